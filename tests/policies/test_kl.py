@@ -9,11 +9,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hinge import Decision, HILCBLite
+from hinge import HILCBLite
 from hinge.policies import KL
 from hinge.policies.isotonic import divergence
 
@@ -100,24 +98,6 @@ def test_decides_as_brute_force(bins: int, samples: int, runs: int, known: bool)
                 brute.learn(bin, float(agreed), price)
 
 
-@pytest.mark.slow
-@every_cost
-def test_late_and_reordered_feedback_counts_when_it_arrives(known: bool) -> None:
-    cost = 0.5 if known else None
-    policy, brute = KL(6, 0.52, cost), BruteForce(6, 0.52, cost)
-    rng = np.random.default_rng(5)
-    due: dict[int, list[tuple[Decision, int, bool, float]]] = {}
-    for position, (bin, agreed, price) in enumerate(zip(*world(6, 4_000, 0), strict=True)):
-        decision = policy.decide(bin)
-        offload, _ = brute.decide(bin)
-        assert decision.offload == offload
-        if offload:
-            due.setdefault(position + int(rng.integers(200)), []).append((decision, bin, agreed, price))
-        for late, where, answer, paid in due.pop(position, ()):
-            policy.learn(late, answer, paid)
-            brute.learn(where, float(answer), paid)
-
-
 def with_evidence(
     policy: KL | HILCBLite, offloads: list[int], agreements: list[int], time: int, mean_cost: float = 0.5
 ) -> KL | HILCBLite:
@@ -166,41 +146,6 @@ def test_equality_offloads(cost: float, alpha: float) -> None:
         if tie == round(tie) and offloads < tie < 10**6:
             policy = with_evidence(KL(1, alpha, cost), [offloads], [offloads], round(tie) - 2)
             assert [policy.decide(0).offload, policy.decide(0).offload] == [False, True]
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7),
-    st.sampled_from([0.5, 0.2, 0.75, 1.0, 0.0, None]) | st.floats(0.01, 0.99),
-    st.sampled_from([0.1, 0.52, 3.0]),
-    st.integers(1, 10_000),
-)
-def test_any_evidence(counts: list[tuple[int, int]], cost: float | None, alpha: float, time: int) -> None:
-    offloads = [sum(count) for count in counts]
-    agreements = [agreed for agreed, _ in counts]
-    policy = with_evidence(KL(len(counts), alpha, cost), offloads, agreements, time, mean_cost=0.4)
-    brute = BruteForce(len(counts), alpha, cost)
-    brute.offloads, brute.agreements = np.array(offloads, float), np.array(agreements, float)
-    brute.costs += [0.4] * sum(offloads)
-    for bin in range(len(counts)):
-        brute.t = time
-        offload, margin = brute.decide(bin)
-        if abs(margin) > NO_TIE:
-            assert policy.explain(bin).offload_probability == offload
-            assert with_evidence(policy, offloads, agreements, time, 0.4).decide(bin).offload == offload
-
-
-def test_evidence_of_another_device_counts_as_its_own() -> None:
-    for cost in (0.5, None):
-        policy, other = KL(4, 0.52, cost), with_evidence(KL(4, 0.52, cost), [3, 0, 30, 9], [1, 0, 27, 9], 42)
-        policy.merge(json.loads(json.dumps(other.state())))
-        brute = BruteForce(4, 0.52, cost)
-        brute.offloads, brute.agreements = np.array([3.0, 0, 30, 9]), np.array([1.0, 0, 27, 9])
-        brute.costs += [0.5] * 42
-        for bin in [0, 1, 2, 3] * 50:
-            decision = policy.decide(bin)
-            assert decision.offload == brute.decide(bin)[0]
 
 
 @pytest.mark.medium

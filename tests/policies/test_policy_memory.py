@@ -102,15 +102,6 @@ def test_offloads_that_are_learned_leave_nothing(make: Callable[[], Policy]) -> 
     assert not policy.state()["pending"]
 
 
-def test_a_million_offloads_that_are_learned_leave_nothing() -> None:
-    policy = HILCB(2, 3.0, 0.3)  # agreement of 2/3 never licenses a bin
-    drive(policy, 1_000)
-    bytes, blocks = kept(partial(drive, policy), 10**6)
-    assert bytes < ALLOWANCE
-    assert blocks < 100
-    assert policy.learned == policy.time == 1_001_000
-
-
 def test_feedback_that_never_comes_is_given_up_in_the_end() -> None:
     policy = AlwaysRemote(2)
     first = policy.decide(0)
@@ -131,12 +122,3 @@ def test_feedback_that_never_comes_is_given_up_in_the_end() -> None:
     assert len(policy.state()["pending"]) == OUTSTANDING
     with pytest.raises(ValueError, match="waiting for feedback"):
         policy.learn(second, agreed=True, cost=0.5)
-
-
-def test_a_batch_waits_for_feedback_no_longer_than_single_samples() -> None:
-    policy = AlwaysRemote(2)
-    batch = policy.decide_many([1] * (OUTSTANDING + 10))
-    assert len(policy.state()["pending"]) == OUTSTANDING
-    policy.learn(batch[10], agreed=True, cost=0.5)
-    with pytest.raises(ValueError, match="waiting for feedback"):
-        policy.learn(batch[9], agreed=True, cost=0.5)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
-from hinge.policies.policy import MOST_SAMPLES
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
@@ -432,16 +431,6 @@ def test_a_batch_with_wrong_costs_is_refused_before_its_first_decision(costs: An
     assert unable.time == 0
 
 
-def test_no_licence_is_too_long_to_count() -> None:
-    policy = Sentinel(1, offload_cost=1.0 - 2.0**-52)
-    for _ in range(1000):
-        decision = policy.decide(0)
-        if decision.offload:
-            policy.learn(decision, agreed=True)
-    assert policy.countdown(0)[1] == MOST_SAMPLES
-    assert Sentinel.restore(policy.state()).countdown(0) == policy.countdown(0)
-
-
 def run(policy: Policy, samples: int, agreed: Callable[[int], bool], seed: int = 1) -> int:
     """Offloads in so many samples, whose bins come alike often."""
     chance, offloads = random.Random(seed), 0
@@ -581,14 +570,6 @@ def test_merging_what_is_known_or_nothing_changes_nothing() -> None:
         assert policy.state()["evidence"] == before["evidence"]
 
 
-def test_merging_does_not_acquit_a_fit_that_offloads_have_refuted() -> None:
-    policy, other = refuted_while_running(), Sentinel(4, offload_cost=0.5)
-    found = policy.table.sums[MISFIT]
-    report(other, 1, 3, 1)
-    policy.merge(other.state())
-    assert policy.table.sums[MISFIT] == found
-
-
 def test_a_state_that_merged_after_an_alarm_opens() -> None:
     policy = Sentinel(2, offload_cost=0.5)
     for _ in range(50):
@@ -597,14 +578,6 @@ def test_a_state_that_merged_after_an_alarm_opens() -> None:
         audited(policy, 1, agreed=False)
     policy.merge(Sentinel(2, offload_cost=0.5).state())
     assert restore(policy.state()).state() == policy.state()
-
-
-def test_a_licence_of_before_the_fit_was_refuted_is_said_to_be_that() -> None:
-    policy = Sentinel(4, offload_cost=0.5)
-    report(policy, 0, 30, 0)
-    assert not policy.decide(2).offload
-    report(policy, 3, 0, 3)
-    assert "(its licence is of when the bins below were relied on)" in policy.explain(2).reason
 
 
 def test_a_licence_goes_on_with_what_other_bins_have_taught_since_once_its_bin_has_proved_itself() -> None:
@@ -640,22 +613,6 @@ def test_as_many_samples_are_accepted_as_an_explanation_says(bins: int) -> None:
         if decision.offload:
             policy.learn(decision, chance.random() < agreement(bin, bins) * (0.5 if 3_000 < time < 4_000 else 1.0))
     assert longer > 0 or bins < 2 * PARTS
-
-
-def test_an_explanation_of_a_licence_to_come_counts_how_it_will_go_on() -> None:
-    going_on = 0
-    for seed in range(60):
-        policy, chance = Sentinel(4, offload_cost=(0.3, 0.5, 0.8)[seed % 3]), random.Random(seed)
-        for _ in range(400):
-            bin = 3 if chance.random() < 0.6 else chance.randrange(4)
-            left, next_one = policy.countdown(bin)
-            if policy.table.granted[bin] == 0 and left > next_one > 0:
-                assert accepted_until_checked(restore(policy.state()), bin, left + 2) == left
-                going_on += 1
-            decision = policy.decide(bin)
-            if decision.offload:
-                policy.learn(decision, chance.random() < 0.2 + 0.26 * bin)
-    assert going_on > 0
 
 
 def test_a_bin_that_is_accepted_for_good_says_so_also_where_it_has_a_licence() -> None:
