@@ -202,16 +202,8 @@ def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
         for truth in (1, "dog", np.int64(1)):
             snapshots.saw(watched.infer(3.0), truth=truth)
         assert [seen["truth"] for seen in shown(snapshots)["recent"]] == ["dog"] * 3
-        with pytest.raises(ValueError, match="Device: label must be a possible answer, got an unknown label, 2"):
+        with pytest.raises(ValueError, match="an unknown label, 2"):
             snapshots.saw(watched.infer(3.0), truth=2)
-        with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
-            snapshots.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
-
-
-def test_a_true_label_of_another_kind_is_refused() -> None:
-    wrong = pytest.raises(TypeError, match="Device: label must be of the kind that the answers are")
-    with device() as watched, wrong:
-        Snapshots(watched).saw(watched.infer(3.0), truth="dog")
 
 
 def test_answers_of_any_task_are_reported_and_judged_by_it() -> None:

@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import Store, read
 from hinge.gate import Gate
-from hinge.models import Classifier, LocalModel, OwnModel, as_local, digest_of_local
+from hinge.models import LocalModel, OwnModel, as_local, digest_of_local
 from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
 from hinge.remotes.adapters import for_threads
 from hinge.tasks import Classification, Task
@@ -151,10 +151,6 @@ class BaseDevice(ABC):
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
         label, confidence = self._local.answer(sample)
         return self._store.explain(self._bin(confidence, label))
-
-    def true_label(self, answer: Answer, label: Any) -> Any:
-        """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
-        return _checked_truth(answer, label, self.task, self._local)
 
     def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
@@ -498,24 +494,6 @@ def _checked_task(task: Task | None, labels: Sequence[str] | None, gate: Gate) -
     if labels is not None:
         raise TypeError(f"Device: labels are the task's, and cannot be given beside it, got {labels!r:.200}")
     return task
-
-
-def _checked_truth(answer: Answer, label: Any, task: Task, local: LocalModel) -> Any:
-    """The true label in the form of the answer's, such as the name of a class, or its number."""
-    if not isinstance(answer, Answer):
-        raise TypeError(f"Device: answer must be one that a device gave, got {answer!r:.200}")
-    try:
-        true = task.answer(label)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Device: label must be a possible answer, got {error}") from None
-    try:
-        task.agreement(answer.local, true)
-    except (TypeError, ValueError):
-        alike = f"of the kind that the answers are ({answer.local!r:.50})"
-        raise TypeError(f"Device: label must be {alike}, got {label!r:.50}") from None
-    if isinstance(local, Classifier) and (problem := local.label_problem(true)):
-        raise ValueError(f"Device: label {problem}")
-    return true
 
 
 def _checked_breaker(given: Breaker | None, deadline_s: float, in_flight: int) -> Breaker:

@@ -93,7 +93,7 @@ class Snapshots:
     def saw(self, answer: Answer, *, picture: Any = None, truth: Any = None) -> None:
         """Take note of an answer; `picture` shows its sample, as an image of bytes, and `truth` is the true label."""
         pixels = None if picture is None else small(picture)
-        truth = None if truth is None else self._device.true_label(answer, truth)
+        truth = None if truth is None else self._device.task.answer(truth)
         with self._lock:
             self._recent.append(_Seen(self._number, answer, pixels, truth))
             self._number += 1
