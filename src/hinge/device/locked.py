@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hinge.errors import InvalidState
@@ -31,7 +31,7 @@ class LockedPolicy:
     damage: str | None = None  # what was found damaged, and what became of it
 
     def __init__(self, gate: Gate) -> None:
-        self.lock = Lock()  # of the policy
+        self.lock = RLock()  # of the policy; a signal handler may ask, too
         self.gate: Gate | None = gate
         self.policy: Policy = gate.policy
         self._described: State = gate.description()  # of bins and confidence measure

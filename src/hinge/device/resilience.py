@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 from typing import Literal, NamedTuple
 
 from hinge._checks import positive, real, whole
@@ -63,7 +63,7 @@ class RetryBudget:
     def __init__(self, share: float = 0.1, reserve: int = 5) -> None:
         self.share = real("RetryBudget", "share", share, 0, 1)
         self.reserve = whole("RetryBudget", "reserve", reserve, 0)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may ask, too
         self._pays = round(self.share * _TOKEN)
         self._holds = self._level = self.reserve * _TOKEN
 
@@ -173,7 +173,7 @@ class Breaker:
         self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
         self._name = name
         self._counted = dict.fromkeys(Counts.__slots__, 0)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may ask, too
         self._under_way: dict[Attempt, None] = {}  # in the order they began, which is that of giving them up
         self._epoch = 0
         self.opened_at: float | None = None  # whatever probes have failed since; None while closed

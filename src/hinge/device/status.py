@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import RLock
 from typing import Any, Literal
 
 from hinge.device.answer import Answer
@@ -82,7 +82,7 @@ class StatusTracker:
         self.last_failure: RemoteFailed | None = None  # of the remote itself, and not that it was not asked
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may ask, too
 
     def answered(self, confidences: Sequence[float], agreed: Sequence[float | None], cost: float | None) -> None:
         """The remote answered samples of these confidences, each at that cost, if known; local agreed if comparable."""

@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, RLock, Thread
 from typing import Any, NamedTuple
 from weakref import finalize, ref
 
@@ -86,7 +86,7 @@ class Store(LockedPolicy):
         self.folder, self.gate = Path(os.path.expanduser(folder)), gate
         # `lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
         # `_syncing` what takes long. They are taken in the order _syncing, _disk, lock.
-        self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
+        self.lock, self._disk, self._syncing, self._wake = RLock(), RLock(), RLock(), Event()
         self._changes = 0
         self._written = (0, -1)  # how many of them are in the database, and the policy's time there
         self._behind: float | None = None  # since when there is something to sync

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from types import SimpleNamespace
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 from weakref import finalize
 
@@ -32,6 +32,7 @@ _NEXT_ADDRESS_S = 0.05  # until the next address of a name is tried beside the f
 _PIECE_BYTES = 2**18  # sent at once
 _LINE_BYTES = 32  # the first line of a head, and the empty one at its end
 _LOOKUP_S = 3600.0  # a lookup that hangs is shared by all requests, and by none once it returns
+_opened: ContextVar[list[Any]] = ContextVar("opened")  # addresses to which a request has opened connections
 
 
 class Request(NamedTuple):
@@ -101,13 +102,12 @@ class HttpClient:
         with self._failures():
             async with asyncio.timeout(deadline.left()):
                 for _ in range(2):
-                    connection = SimpleNamespace(reused=False)
                     try:
-                        async with self._asked(self._kept, request, headers, trace_request_ctx=connection) as answer:
+                        async with self._asked(self._kept, request, headers) as answer:
                             return self.safe(await _read(answer, request))
                     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                         begun = not isinstance(getattr(error, "message", ""), str)  # a part of the head has come
-                        if begun or not connection.reused:
+                        if begun or _opened.get():
                             raise
                 raise RemoteUnreachable("two connections ended without a response")
 
@@ -158,10 +158,9 @@ class HttpClient:
             ssl=self._tls,
             resolver=_Resolver(),
             happy_eyeballs_delay=_NEXT_ADDRESS_S,
+            socket_factory=_open,
             **options,
         )
-        reuse = aiohttp.TraceConfig()
-        reuse.on_connection_reuseconn.append(_mark_reused)
         session = aiohttp.ClientSession(
             connector=connector,
             headers=self._headers,
@@ -169,12 +168,12 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(),  # none but our own
-            trace_configs=[reuse],
         )
         finalize(self, _abandon, asyncio.get_running_loop(), session, os.getpid())
         return session
 
     def _asked(self, session: aiohttp.ClientSession, request: Request, headers: dict[str, str], **options: Any) -> Any:
+        _opened.set([])
         url, body = self._url + request.path, request.message.body
         data: Any = body or None
         if len(body) > _PIECE_BYTES:
@@ -225,9 +224,9 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + _PIECE_BYTES]
 
 
-async def _mark_reused(session: Any, context: SimpleNamespace, params: Any) -> None:
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx.reused = True
+def _open(address: Any) -> socket.socket:
+    _opened.get().append(address)
+    return socket.socket(*address[:3])
 
 
 async def _read(answer: aiohttp.ClientResponse, request: Request) -> Response:
