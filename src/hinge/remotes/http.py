@@ -105,6 +105,8 @@ class HttpClient:
                     try:
                         async with self._asked(self._kept, request, headers) as answer:
                             return self.safe(await _read(answer, request))
+                    except aiohttp.ClientConnectorError:
+                        raise
                     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                         begun = not isinstance(getattr(error, "message", ""), str)  # a part of the head has come
                         if begun or _opened.get():
