@@ -26,7 +26,7 @@ _NAMES = {
     "hinge.device.async_device": ("AsyncDevice",),
     "hinge.device.device": ("Device",),
     "hinge.device.record": ("record",),
-    "hinge.device.resilience": ("Breaker", "RetryBudget"),
+    "hinge.device.breaker": ("Breaker",),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
     "hinge.gate": ("Gate", "restore"),
     "hinge.models": ("LocalModel",),
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from hinge.device.async_device import AsyncDevice as AsyncDevice
     from hinge.device.device import Device as Device
     from hinge.device.record import record as record
-    from hinge.device.resilience import Breaker as Breaker, RetryBudget as RetryBudget
+    from hinge.device.breaker import Breaker as Breaker
     from hinge.errors import HingeError as HingeError, InvalidState as InvalidState, RemoteFailed as RemoteFailed
     from hinge.gate import Gate as Gate, restore as restore
     from hinge.models import LocalModel as LocalModel

@@ -20,12 +20,11 @@ class LiteralBreaker:
 
     failures: int
     interval_s: float
-    at_once: int
     diary: list[tuple[str, float, Tried | None]] = field(default_factory=list)
 
     def begin(self, now: float, brief: bool) -> Tried | None:
         self.give_up(now)
-        if not self.allows(now, brief):
+        if not self.allows(now):
             self.diary.append(("refused", now, None))
             return None
         tried = Tried(now, self.state != "closed", brief)
@@ -35,7 +34,7 @@ class LiteralBreaker:
     def report(self, tried: Tried, outcome: str, now: float) -> None:
         self.give_up(now)
         if outcome == "timed_out":
-            hurry = tried.brief and (tried.probe or now < self.hurried_since(now) + self.interval_s)
+            hurry = tried.brief and not tried.probe and now < self.hurried_since(now) + self.interval_s
             tried.hurried |= hurry and tried.ended is None
             outcome = "released" if hurry else "failed"
         if tried.ended is None:
@@ -58,20 +57,16 @@ class LiteralBreaker:
                 self.end(tried, "unanswered", now)
 
     def hurried_since(self, now: float) -> float:
-        """When the first began that timed out and was brief, of those that began since the last success."""
+        """When an attempt first timed out that was brief, since the last success."""
         news = self.after("succeeded")
-        began = [tried for what, _, tried in news if what == "began"]
-        hurried = [who for what, _, who in news if what == "released" and who is not None and who.hurried]
-        return next((who.began for who in hurried if who in began), now)
+        hurried = [then for what, then, who in news if what == "released" and who is not None and who.hurried]
+        return min(hurried, default=now)
 
-    def allows(self, now: float, brief: bool) -> bool:
+    def allows(self, now: float) -> bool:
         if self.state == "closed":
-            on_trust = [tried for what, _, tried in self.after("succeeded") if what == "began" and tried is not None]
-            return sum(tried.ended != "released" for tried in on_trust) < (
-                self.failures if self.failed_in_a_row else self.at_once
-            )
-        released = [tried for tried in self.attempts if tried.probe and tried.ended == "released"]
-        made = [tried.began for tried in self.attempts if tried not in released or (brief and tried.brief)]
+            since = [tried for what, _, tried in self.after("succeeded") if what == "began" and tried is not None]
+            return not self.failed_in_a_row or sum(tried.ended != "released" for tried in since) < self.failures
+        made = [tried.began for tried in self.attempts if not (tried.probe and tried.ended == "released")]
         return self.state == "open" and now >= max(made) + self.interval_s
 
     def since(self, tried: Tried) -> list[str]:

@@ -27,7 +27,6 @@ from hinge import (
     InvalidState,
     MeasuredCost,
     OnnxModel,
-    RetryBudget,
     Target,
     Thompson,
     UniformBins,
@@ -168,15 +167,15 @@ def test_replies_that_make_no_sense_are_failures(kind: Any, reply: Any) -> None:
 
 
 @each_kind
-def test_a_quick_failure_is_tried_again_within_the_budget(kind: Any) -> None:
+def test_a_connection_that_failed_is_tried_once_more(kind: Any) -> None:
     remote = Scripted([DOWN, None])
     with kind(LOCAL, remote, policy()) as device:
         assert device.infer(0).source == "remote"
     assert remote.asked == [[0], [0]]
-    remote = Scripted([DOWN, None])
-    with kind(LOCAL, remote, policy(), retries=RetryBudget(reserve=0)) as device:
+    remote = Scripted([DOWN, DOWN, None])
+    with kind(LOCAL, remote, policy()) as device:
         assert device.infer(0).source == "local"
-    assert remote.asked == [[0]]
+    assert remote.asked == [[0], [0]]
 
 
 @each_kind
@@ -304,7 +303,7 @@ def test_a_batch_of_which_a_sample_is_refused_decides_nothing(kind: Any) -> None
 
 @each_kind
 def test_a_batch_survives_the_failure_of_a_part(kind: Any) -> None:
-    with kind(LOCAL, Scripted([None, ValueError("no")]), policy(), batch=10, retries=RetryBudget(reserve=0)) as device:
+    with kind(LOCAL, Scripted([None, RemoteInvalid("no")]), policy(), batch=10) as device:
         answers = device.infer_many(range(50), together=True)
     assert Counter(answer.source for answer in answers) == {"remote": 40, "local": 10}
     assert device.policy.learned == 40
@@ -525,7 +524,7 @@ def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) ->
 def test_the_end_of_an_outage_is_logged_as_its_begin_is(caplog: pytest.LogCaptureFixture) -> None:
     outage = [DOWN, DOWN, None]
     breaker = Breaker(failures=2, interval_s=0.5)
-    asking = partial(Device, deadline_s=0.4, retries=RetryBudget(share=0, reserve=0), price=FixedCost(0.5))
+    asking = partial(Device, deadline_s=0.4, price=FixedCost(0.5))
     with asking(LOCAL, Scripted(outage * 2), AlwaysRemote(bins=16), breaker=breaker) as device:
         for sample in range(2 * len(outage)):
             time.sleep(0.6 if breaker.state == "open" else 0)

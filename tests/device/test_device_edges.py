@@ -266,27 +266,6 @@ def test_callers_in_a_hurry_do_not_take_the_remote_from_others() -> None:
     asyncio.run(main())
 
 
-def test_a_probe_by_a_caller_in_a_hurry_is_followed_by_one_that_has_time() -> None:
-    async def main() -> None:
-        hold, breaker = asyncio.Event(), Breaker(failures=1, interval_s=40)
-        attempt = breaker.begin(time.monotonic() - 40)
-        assert attempt is not None
-        breaker.failed(attempt, time.monotonic() - 40)
-
-        async def remote(sample: int) -> Any:
-            await hold.wait()
-            return true_label(sample)
-
-        async with AsyncDevice(LOCAL, remote, policy(), shadow="remote", deadline_s=30, breaker=breaker) as device:
-            kinds = [(await device.infer(sample, Deadline.after(0.01))).failure for sample in range(3)]
-            assert [failure and failure.kind for failure in kinds] == ["late", "breaker", "breaker"]
-            hold.set()
-            assert (await device.infer(3)).source == "remote"
-            assert device.status.breaker == "closed"
-
-    asyncio.run(main())
-
-
 @pytest.mark.medium
 def test_a_slow_server_tells_what_it_is_piece_by_piece() -> None:
     """Each response takes more than half of the deadline: what is known is kept from one offload to the next."""

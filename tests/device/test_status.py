@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, RetryBudget, Sentinel
+from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
 from hinge.costs import FixedCost, ForecastCost
 from hinge.device.locked import LockedPolicy
 from hinge.device.status import QUIET, StatusTracker
@@ -301,8 +301,7 @@ def test_a_model_that_replaced_the_first_is_no_other_one_after_a_restart(tmp_pat
 @pytest.mark.medium
 def test_an_alarm_of_the_breaker_lasts_until_the_remote_answers_again() -> None:
     remote, before = Scripted([RemoteUnreachable("down"), None]), time.time()
-    breaker, never = Breaker(failures=1, interval_s=0.5), RetryBudget(share=0, reserve=0)
-    asking = partial(Device, deadline_s=0.4, breaker=breaker, retries=never)
+    asking = partial(Device, deadline_s=0.4, breaker=Breaker(failures=1, interval_s=0.5))
     with asking(LOCAL, remote, AlwaysRemote(bins=16), price=FixedCost(0.5)) as device:
         device.infer(0)
         began, until = device.status.alarm_times["the breaker opened"]

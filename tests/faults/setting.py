@@ -28,7 +28,7 @@ each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.na
 
 def tireless() -> Breaker:
     """A breaker that never opens, so that every sample is really sent."""
-    return Breaker(failures=10**9, at_once=10**9, interval_s=3600)
+    return Breaker(failures=10**9, interval_s=3600)
 
 
 def row(number: int) -> Any:

@@ -102,7 +102,7 @@ def weather(proxy: ChaosProxy, seed: int) -> Iterator[list[Fault]]:
 @pytest.mark.parametrize("opens", [False, True], ids=["every sample sent", "with a breaker"])
 def test_r1_faults_come_and_go_under_eight_threads(opens: bool) -> None:
     samples, pause_s = rows(SWITCHED), 0.001
-    breaker = Breaker(failures=5, interval_s=0.02, at_once=THREADS) if opens else tireless()
+    breaker = Breaker(failures=5, interval_s=0.02) if opens else tireless()
 
     def infer(sample: Any) -> Answer:
         time.sleep(pause_s)

@@ -53,7 +53,7 @@ class Lived(RuleBasedStateMachine):
         self.remember()
 
     def open(self, folder: Path) -> None:
-        breaker = Breaker(failures=3, interval_s=3600, at_once=8)
+        breaker = Breaker(failures=3, interval_s=3600)
         self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
             stores = stores_of_devices(patch)

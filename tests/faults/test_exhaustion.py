@@ -144,7 +144,7 @@ def test_ctrl_c_loses_no_permits() -> None:
 import os, signal, threading, time
 from hinge import Breaker, Device, FixedCost
 from hinge.policies import AlwaysRemote
-breaker = Breaker(failures=10**9, at_once=10**9, interval_s=3600)
+breaker = Breaker(failures=10**9, interval_s=3600)
 device = Device(lambda _: [0.0, 0.1], lambda _: (time.sleep(0.002), 1)[1], AlwaysRemote(16), price=FixedCost(0.5),
                 breaker=breaker, in_flight=4, deadline_s=5)
 def ctrl_c(*_):

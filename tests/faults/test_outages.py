@@ -1,4 +1,4 @@
-"""R3: the cost of an outage, with a real device and proxy; in simulated time: `device/test_resilience_outages.py`."""
+"""R3: the cost of an outage, with a real device and proxy; in simulated time: `device/test_breaker_outages.py`."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import Answer, Breaker, Device, FixedCost
-from hinge.device.resilience import Attempt
+from hinge.device.breaker import Attempt
 from hinge.policies import AlwaysRemote
 from tests.faults.counts import FULL, OUTAGE_S
 from tests.faults.setting import each_kind, introduced, made, proxied, row
@@ -93,7 +93,7 @@ def outage(fault: Fault, breaker: Watched, outage_s: float) -> tuple[float, floa
 
 def test_r3_an_outage_at_10_samples_per_second_costs_at_most_10_attempts() -> None:
     faults = [Fault.REFUSE, Fault.STALL, Fault.STATUS_500]
-    breakers = [Watched(interval_s=10.0 if FULL else 0.5, at_once=8) for _ in faults]
+    breakers = [Watched(interval_s=10.0 if FULL else 0.5) for _ in faults]
     with ThreadPoolExecutor(len(faults)) as pool:  # they mostly wait
         found = list(pool.map(outage, faults, breakers, [OUTAGE_S] * len(faults)))
     for breaker, (begins, ends, answers) in zip(breakers, found, strict=True):

@@ -23,10 +23,10 @@ from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import FixedCost, OffloadCost, WrongCost
 from hinge.device.answer import Answer
+from hinge.device.breaker import Breaker
 from hinge.device.locked import LockedPolicy
 from hinge.device.offload import Judged, Offloader
 from hinge.device.record import record
-from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import Store, read
 from hinge.gate import Gate
@@ -63,7 +63,6 @@ class BaseDevice(ABC):
         state: str | Path | None = None,
         shadow: Shadow | None = None,
         breaker: Breaker | None = None,
-        retries: RetryBudget | None = None,
         batch: int = 32,
         in_flight: int = 8,
     ) -> None:
@@ -78,7 +77,7 @@ class BaseDevice(ABC):
         deadline_s = seconds("Device", "deadline_s", deadline_s)
         price = _checked_price(price, self.gate.policy)
         self._forecast = _checked_forecast(price, self.gate.policy)
-        self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
+        self.breaker = _checked_breaker(breaker, deadline_s)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
         self._store = LockedPolicy(self.gate) if state is None else self._store_in(state)
@@ -103,7 +102,6 @@ class BaseDevice(ABC):
             store=self._store,
             status=self._status,
             breaker=self.breaker,
-            retries=retries or RetryBudget(),
             price=price,
             task=self.task,
             agreed=self._agreed,
@@ -289,7 +287,7 @@ class Device(BaseDevice):
     `forecast` (see `hinge.costs.Forecast`) is asked before every decision. `state` is a folder in which the policy
     survives. In `shadow`, answers come always from "local" (the remote is asked in the background) or always from
     "remote", and the policy learns as it would have decided.
-    `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
+    `breaker` limits the requests to a failing remote. `infer_many` asks for `batch` samples at once.
     No more than `in_flight` requests are in flight at once, from all threads together; others wait.
 
     Thread-safe. A device belongs to the process that made it; in a forked one it raises `RuntimeError`.
@@ -496,10 +494,10 @@ def _checked_task(task: Task | None, labels: Sequence[str] | None, gate: Gate) -
     return task
 
 
-def _checked_breaker(given: Breaker | None, deadline_s: float, in_flight: int) -> Breaker:
+def _checked_breaker(given: Breaker | None, deadline_s: float) -> Breaker:
     """The breaker, whose interval must be longer than the deadline: what takes longer counts as failed."""
     if given is None:
-        return Breaker(interval_s=max(10.0, 2 * deadline_s), at_once=max(5, in_flight))
+        return Breaker(interval_s=max(10.0, 2 * deadline_s))
     if given.interval_s <= deadline_s:
         raise ValueError(
             f"Device: deadline_s must be less than the breaker's interval_s, {given.interval_s:g}, got {deadline_s!r}"

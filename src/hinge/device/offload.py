@@ -22,8 +22,8 @@ from weakref import WeakKeyDictionary
 from hinge._checks import agreement, real, share
 from hinge.costs import OffloadCost
 from hinge.device.answer import Answer
+from hinge.device.breaker import Attempt, Breaker
 from hinge.device.locked import LockedPolicy
-from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
 from hinge.errors import (
     BreakerOpen,
@@ -78,7 +78,6 @@ class Offloader:
         store: LockedPolicy,
         status: StatusTracker,
         breaker: Breaker,
-        retries: RetryBudget,
         price: OffloadCost,
         task: Task,
         agreed: Callable[[Any, Any], float],
@@ -86,7 +85,7 @@ class Offloader:
         in_flight: int,
     ) -> None:
         self._store, self._status, self._price = store, status, price
-        self._breaker, self._retries = breaker, retries
+        self._breaker = breaker
         self._task, self._agreed, self._deadline_s, self._in_flight = task, agreed, deadline_s, in_flight
         # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
         self._permits: SimpleQueue[None] = SimpleQueue()
@@ -147,10 +146,8 @@ class Offloader:
         began = time.monotonic()
         latest = Deadline(began + self._deadline_s)
         deadline = latest if deadline is None else min(latest, deadline)
-        if self._breaker.opened_at is not None:
-            refusal = self._breaker.refuse(began, self._is_brief(deadline, began))
-            if refusal is not None:
-                return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
+        if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
+            return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
         offload = Offload(judged, began, deadline)
         try:
             permits = self._permits_here()
@@ -191,14 +188,11 @@ class Offloader:
         now = time.monotonic()
         if offload.attempts and not self._may_retry(offload, now):
             return False
-        brief = self._is_brief(offload.deadline, now)
-        offload.attempt = self._breaker.begin(now, brief)
+        offload.attempt = self._breaker.begin(now, self._is_brief(offload.deadline, now))
         if offload.attempt is None:
             if not offload.attempts:
-                offload.failure = BreakerOpen(self._breaker.situation(now, brief), self._status.last_failure)
+                offload.failure = BreakerOpen(self._breaker.situation(now), self._status.last_failure)
             return False
-        if not offload.attempts:
-            self._retries.attempted()
         offload.attempts += 1
         return True
 
@@ -213,7 +207,7 @@ class Offloader:
     def _may_retry(self, offload: Offload, now: float) -> bool:
         """Only a connection that failed: what was late would be late again, and what was answered would be again."""
         unreachable = offload.may_retry and offload.attempts == 1 and isinstance(offload.failure, RemoteUnreachable)
-        return unreachable and now < offload.deadline.end_s and self._retries.retry()
+        return unreachable and now < offload.deadline.end_s
 
     def _failed(self, offload: Offload, error: Exception) -> None:
         offload.failure = failure_of(error)

@@ -12,8 +12,8 @@ from threading import RLock
 from typing import Any, Literal
 
 from hinge.device.answer import Answer
+from hinge.device.breaker import Breaker, Counts
 from hinge.device.locked import LockedPolicy
-from hinge.device.resilience import Breaker, Counts
 from hinge.errors import BreakerOpen, CallsLeftBehind, PolicyFailed, QueueTimeout, RemoteFailed
 
 log = logging.getLogger("hinge")

@@ -12,9 +12,9 @@ from typing import Any
 from hinge._checks import seconds, whole
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
+from hinge.device.breaker import Breaker
 from hinge.device.metrics import DeviceCollector
 from hinge.device.page.page import LivePage
-from hinge.device.resilience import Breaker
 from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused, printable
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
@@ -81,8 +81,7 @@ class GatedApp(App):
         self.device = device
         self._deadline_s = server.deadline_s
         known = device.breaker
-        at_once = max(known.failures, server.limits.requests)
-        self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
+        self.local_breaker = Breaker(known.failures, known.interval_s, name="local model")
         self._local_failure: RemoteFailed | None = None  # the last
         self._refused = 0  # requests in a row that the local server refused, and the remote answered
         self._not_gated = ""  # why, as it was logged last

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge.device.resilience import Attempt, Breaker
+from hinge.device.breaker import Attempt, Breaker
 from tests.device.literal_breaker import LiteralBreaker, Tried
 
 OUTCOMES = ("succeeded", "failed", "released")
@@ -19,11 +19,10 @@ REPORTS = (*OUTCOMES, "timed_out")
 class SameAsLiteral(RuleBasedStateMachine):
     """Attempts, outcomes in any order, twice or never, and time, which moves by amounts that meet every edge."""
 
-    @initialize(failures=st.integers(1, 3), extra=st.none() | st.integers(0, 2), interval_s=st.sampled_from([1.0, 0.3]))
-    def start(self, failures: int, extra: int | None, interval_s: float) -> None:
-        at_once = None if extra is None else failures + extra
-        self.breaker = Breaker(failures, interval_s, at_once)
-        self.literal = LiteralBreaker(failures, interval_s, failures + (extra or 0))
+    @initialize(failures=st.integers(1, 3), interval_s=st.sampled_from([1.0, 0.3]))
+    def start(self, failures: int, interval_s: float) -> None:
+        self.breaker = Breaker(failures, interval_s)
+        self.literal = LiteralBreaker(failures, interval_s)
         self.pairs: list[tuple[Attempt, Tried]] = []
         self.now = 0.0
 
@@ -105,7 +104,7 @@ def test_failures_count_in_a_row_only() -> None:
 
 @pytest.mark.parametrize("late", OUTCOMES)
 def test_outcomes_of_attempts_from_before_it_opened_move_nothing(late: str) -> None:
-    breaker = Breaker(failures=2, at_once=9)
+    breaker = Breaker(failures=2)
     early = [begun(breaker, 0) for _ in range(9)]
     for attempt in early[:2]:
         breaker.failed(attempt, 1)
@@ -156,7 +155,6 @@ def test_attempts_without_any_outcome_open_it_too() -> None:
     breaker = Breaker()
     for _ in range(5):
         begun(breaker, 0)
-    assert breaker.begin(9.9) is None
     assert begun(breaker, 10).probe
     assert (breaker.state, breaker.opened_at, breaker.counts.unanswered) == ("probing", 10, 5)
 
@@ -188,67 +186,49 @@ def test_brief_attempts_alone_open_it_once_nothing_was_answered_for_an_interval(
         if attempt := breaker.begin(now, brief=True):
             breaker.timed_out(attempt, now + 1 / 8)
             began.append(now)
-    assert began[:84] == [eighth / 8 for eighth in range(84)]
-    assert all(later - earlier >= 10 for earlier, later in pairwise(began[83:]))
+    assert began[:85] == [eighth / 8 for eighth in range(85)]
+    assert all(later - earlier >= 10 for earlier, later in pairwise(began[84:]))
     assert breaker.state == "open"
-
-
-def test_a_probe_that_timed_out_with_little_time_leaves_its_place_to_one_that_has_time() -> None:
-    breaker = opened(interval_s=10)
-    breaker.timed_out(begun(breaker, 10, brief=True), 10.1)
-    assert breaker.begin(11, brief=True) is None
-    assert str(breaker.refuse(11, brief=True)) == "The remote has failed 5 times; next try in 9.0 s."
-    assert breaker.refuse(11) is None
-    probe = begun(breaker, 11)
-    breaker.timed_out(probe, 12)
-    assert breaker.begin(20.9) is None
-    breaker.timed_out(begun(breaker, 21, brief=True), 21.1)
-    breaker.succeeded(begun(breaker, 21.2), 21.3)
-    assert breaker.state == "closed"
 
 
 def test_an_answer_excuses_brief_attempts_anew() -> None:
-    breaker = Breaker(failures=1, interval_s=10, at_once=3)
-    early = begun(breaker, 0, brief=True)
+    breaker = Breaker(failures=1, interval_s=10)
     breaker.timed_out(begun(breaker, 0, brief=True), 1)
     breaker.succeeded(begun(breaker, 2), 3)
-    breaker.timed_out(early, 3)  # which began before the answer
     breaker.timed_out(begun(breaker, 12, brief=True), 13)
-    breaker.timed_out(begun(breaker, 21, brief=True), 21.5)
+    breaker.timed_out(begun(breaker, 21, brief=True), 22.5)
     assert breaker.counts.failed == 0
-    breaker.timed_out(begun(breaker, 21.5, brief=True), 22)
+    breaker.timed_out(begun(breaker, 22.5, brief=True), 23)
     assert breaker.state == "open"
 
 
-def test_trust_is_renewed_by_success_and_given_back_by_release() -> None:
-    breaker = Breaker(failures=2, at_once=4)
-    first, second, _, _ = (begun(breaker, 0) for _ in range(4))
-    assert breaker.begin(0) is None
-    breaker.released(first, 0)
-    begun(breaker, 0)
-    assert breaker.begin(0) is None
-    breaker.succeeded(second, 0)
-    after = [begun(breaker, 0) for _ in range(4)]
-    breaker.failed(after[0], 0)
-    breaker.released(after[1], 0)
-    breaker.released(after[2], 0)
-    assert breaker.begin(0) is None  # one has failed and one is under way: no more than `failures` now
-    breaker.released(after[3], 0)
-    begun(breaker, 0)
+def test_a_probe_that_times_out_has_failed_however_brief() -> None:
+    breaker = opened(interval_s=10)
+    breaker.timed_out(begun(breaker, 10, brief=True), 10.1)
+    assert breaker.begin(19.9) is None
+    breaker.succeeded(begun(breaker, 20), 20.1)
+    assert breaker.state == "closed"
 
 
-def test_releasing_what_began_before_the_last_success_gives_no_further_trust() -> None:
-    breaker = Breaker(failures=2)
-    early, answered = begun(breaker, 0), begun(breaker, 0)
-    breaker.succeeded(answered, 0)
-    begun(breaker, 0)
-    begun(breaker, 0)
-    breaker.released(early, 0)
-    assert breaker.begin(0) is None
+def test_once_one_has_failed_no_more_begin_than_open_it() -> None:
+    breaker = Breaker(failures=3)
+    early = begun(breaker, 0)
+    breaker.succeeded(begun(breaker, 0), 0)
+    first, *others = (begun(breaker, 0) for _ in range(4))
+    breaker.failed(first, 1)
+    assert breaker.begin(1) is None
+    breaker.released(early, 1)  # which began before the success
+    breaker.released(others[0], 1)
+    assert breaker.begin(1) is None
+    breaker.released(others[1], 1)
+    begun(breaker, 1)
+    assert breaker.begin(1) is None
+    breaker.succeeded(others[2], 1)
+    assert all(begun(breaker, 1) for _ in range(9))
 
 
 def test_times_of_threads_may_come_out_of_order() -> None:
-    breaker = Breaker(failures=1, interval_s=10, at_once=2)
+    breaker = Breaker(failures=1, interval_s=10)
     begun(breaker, 3)  # its outcome never comes
     breaker.failed(begun(breaker, 2.5), 3)
     assert breaker.begin(12.9) is None
@@ -270,23 +250,25 @@ def test_another_breakers_attempt_is_ignored() -> None:
 
 def test_it_explains_itself() -> None:
     breaker = Breaker()
-    assert breaker.explain(0) == "The remote may be asked; no attempt has failed since it last answered."
+
+    def told(now: float) -> str:
+        return str(breaker.situation(now))
+
+    assert told(0) == "The remote may be asked; no attempt has failed since it last answered."
     attempts = [begun(breaker, 0) for _ in range(5)]
-    waits = "5 attempts were made since the remote last answered; the next waits for an outcome."
-    assert breaker.explain(0) == waits
-    breaker.released(attempts.pop(), 0)
     breaker.failed(attempts.pop(), 0)
-    once = "The remote may be asked; it has failed once in a row and is left alone after 5."
-    assert breaker.explain(0) == once
+    assert told(0) == "The remote has failed once in a row; the next sample waits for what is in flight."
+    breaker.released(attempts.pop(), 0)
+    assert told(0) == "The remote may be asked; it has failed once in a row and is left alone after 5."
     for attempt in [*attempts, begun(breaker, 0)]:
         breaker.failed(attempt, 1)
-    assert breaker.explain(6.8) == "The remote has failed 5 times; next try in 3.2 s."
-    assert breaker.explain(10) == "The remote has failed 5 times; the next sample tries it."
+    assert told(6.8) == "The remote has failed 5 times; next try in 3.2 s."
+    assert told(10) == "The remote has failed 5 times; the next sample tries it."
     probe = begun(breaker, 10)
-    assert breaker.explain(10.3) == "The remote has failed 5 times; a try is under way since 0.3 s."
-    assert breaker.explain(20) == "The remote has failed 5 times; the next sample tries it."
+    assert told(10.3) == "The remote has failed 5 times; a try is under way since 0.3 s."
+    assert told(20) == "The remote has failed 5 times; the next sample tries it."
     breaker.failed(probe, 11)
-    assert breaker.explain(11) == "The remote has failed 6 times; next try in 9.0 s."
+    assert told(11) == "The remote has failed 6 times; next try in 9.0 s."
 
 
 def test_what_is_forgotten_takes_no_memory() -> None:
@@ -307,7 +289,6 @@ def test_what_is_forgotten_takes_no_memory() -> None:
         ({"interval_s": 0}, ValueError, "Breaker: interval_s must be > 0, got 0"),
         ({"interval_s": math.inf}, ValueError, "Breaker: interval_s must be a finite number, got inf"),
         ({"interval_s": "10"}, TypeError, "Breaker: interval_s must be a number, got '10'"),
-        ({"at_once": 4}, ValueError, "Breaker: at_once must be an integer >= 5, got 4"),
     ],
 )
 def test_bad_parameters_are_named(parameters: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -321,7 +302,7 @@ def test_an_open_breaker_refuses_at_once_until_a_probe_is_due() -> None:
     assert breaker.refuse(0) is None
     breaker = opened(interval_s=10)
     refusal = breaker.refuse(4)
-    assert str(refusal) == breaker.explain(4) == "The remote has failed 5 times; next try in 6.0 s."
+    assert str(refusal) == str(breaker.situation(4)) == "The remote has failed 5 times; next try in 6.0 s."
     assert breaker.counts.refused == 1
     assert breaker.refuse(10) is None, "the next sample is the probe"
     probe = begun(breaker, 10)
@@ -329,9 +310,3 @@ def test_an_open_breaker_refuses_at_once_until_a_probe_is_due() -> None:
     breaker.succeeded(probe, 11)
     assert breaker.refuse(11) is None
     assert breaker.counts.refused == 2
-
-
-@pytest.mark.parametrize("call", REPORTS)
-def test_only_attempts_are_taken(call: str) -> None:
-    with pytest.raises(TypeError, match=r"Breaker: attempt must be what begin\(\) gave, got None"):
-        getattr(Breaker(), call)(None, 0)
