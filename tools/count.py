@@ -1,7 +1,7 @@
 """Count the tree, or several of its revisions side by side, as a table in Markdown.
 
     python tools/count.py                            # the checkout
-    python tools/count.py before-the-cut HEAD~20 .   # revisions, and the checkout
+    python tools/count.py before-the-cut HEAD~20="the fleet" .   # revisions, one by another name, and the checkout
 
 Lines are those of Python files, blank ones too; statements are those of the syntax tree, less docstrings. Options are
 those that `hinge COMMAND --help` lists, once a command, `--help` left out: it runs with this interpreter, which needs
@@ -134,9 +134,9 @@ def counted_at(revision: str) -> dict[str, int | None]:
 
 def main() -> None:
     """Print the table."""
-    revisions = sys.argv[1:] or ["."]
-    columns = [counted_at(revision) for revision in revisions]
-    print("| |", " | ".join("this tree" if name == "." else name for name in revisions), "| goal |")
+    revisions = [argument.partition("=") for argument in sys.argv[1:] or [".=this tree"]]
+    columns = [counted_at(revision) for revision, _, _ in revisions]
+    print("| |", " | ".join(label or revision for revision, _, label in revisions), "| goal |")
     print("|---|" + "--:|" * (len(revisions) + 1))
     for name in columns[0]:
         figures = ("–" if (value := column[name]) is None else f"{value:,}".replace(",", " ") for column in columns)
