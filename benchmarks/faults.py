@@ -28,7 +28,7 @@ from tests.support.chaos import ChaosProxy, Fault
 from tests.support.loopback import OipServer
 
 DEADLINE_S, SLACK_S = 0.05, 0.005
-FAULTS = (Fault.STALL, Fault.DRIP, Fault.BLACK_HOLE)
+FAULTS = (Fault.STALL, Fault.DRIP)
 LARGER, SMALLER = fashion.remote_model(), fashion.local_model()
 IMAGE = fashion.labelled_images()[0][0]
 

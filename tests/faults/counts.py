@@ -10,10 +10,8 @@ def either(short: int, full: int) -> int:
     return full if FULL else short
 
 
-SHIELDED = either(60, 10_000)  # samples per fault and kind of device, behind a breaker that opens
-SENT = either(24, 10_000)  # samples per fault that threads really send, as the breaker never opens
-SENT_BY_LOOP = either(24, 2_000)  # the same from an event loop
-SENT_AS_JSON = either(8, 500)  # the same, from threads, without binary tensors
+SHIELDED = either(60, 10_000)  # samples per kind of device, behind a breaker that opens
+SENT = either(24, 10_000)  # samples per fault and kind of device, really sent, as the breaker never opens
 SWITCHED = either(400, 10_000)  # samples by eight threads, while faults come and go
 STALLED = either(6, 500)  # samples, each of which waits for its deadline
 FAULTY = either(300, 10_000)  # faulty replies, after which the state is looked at

@@ -93,18 +93,6 @@ class Connection:
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
 
-    async def peek(self) -> str:
-        """How the next message starts, once it has come, and without reading it; empty if the other end hangs up."""
-        if self._buffer:
-            return self._buffer[:4].decode("latin-1")
-        ready = asyncio.Event()
-        self._loop.add_reader(self.socket, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            self._loop.remove_reader(self.socket)
-        return self.socket.recv(4, socket.MSG_PEEK).decode("latin-1")
-
     async def drain(self) -> None:
         """Read until the other end hangs up."""
         while await self._more():
