@@ -29,7 +29,7 @@ print(len(policy_names()))
 """
 EXTRAS = """
 import sys
-for name in ("numba", "pyarrow", "typer", "rich", "plotly", "onnxruntime", "httpcore2", "aiohttp",
+for name in ("numba", "pyarrow", "cyclopts", "rich", "plotly", "onnxruntime", "httpcore2", "aiohttp",
              "ai_edge_litert", "openvino", "PIL", "prometheus_client", "uvicorn", "starlette"):
     sys.modules[name] = None
 """

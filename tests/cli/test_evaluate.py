@@ -458,11 +458,6 @@ def test_of_few_samples_it_says_that_they_tell_little(tmp_path: Path, capsys: Ca
     assert told in shown(capsys, "evaluate", log, "--policies", "sentinel", "--runs", "2")
 
 
-def test_there_is_a_limit_to_runs(capsys: Captured) -> None:
-    said = refusal(capsys, "evaluate", "fashion", "--runs", "99999999999999999999")
-    assert "'--runs': Input should be less than or equal to 100000" in said
-
-
 def test_bins_are_those_of_the_log_of_a_device(tmp_path: Path, capsys: Captured) -> None:
     device, rng = UniformBins(38), np.random.default_rng(0)
     rows = []

@@ -80,10 +80,7 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
     ("options", "policy"),
     [
         (QUICK, f"Gate(build('sentinel', offload_cost=0.3, bins=3), bins={EDGES})"),
-        (
-            ["--policies", "hi-lcb", "--alpha", "0.9"],
-            f"Gate(build('hi-lcb', offload_cost=0.3, alpha=0.9, bins=3), bins={EDGES})",
-        ),
+        (["--policies", "hi-lcb"], f"Gate(build('hi-lcb', offload_cost=0.3, bins=3), bins={EDGES})"),
         ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
     ],
 )

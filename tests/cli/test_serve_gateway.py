@@ -24,13 +24,12 @@ SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ([], "--local and --remote must name the two servers"),
+        (SERVERS[:2], "--remote must be given"),
         (["--local", "here", "--remote", "http://there/v1"], "--local: url must start with http:// or https://"),
         ([*SERVERS, "--task", "options:yes"], "must name two options or more"),
         ([*SERVERS, "--task", "labels"], "--task labels: must be 'number', 'json', 'text' or 'options:A,B,C'"),
         ([*SERVERS, "--deadline-s", "0"], "--deadline-s must be > 0"),
         ([*SERVERS, "--offload-cost", "2"], "--offload-cost must be from 0 to 1"),
-        ([*SERVERS, "--in-flight", "0"], "'--in-flight': Input should be"),
         ([*SERVERS[:2], "--remote", "grpc://me:secret@edge:8001"], "url must start with http:// or https://"),
         ([*SERVERS, "--host", "0.0.0.0", "--port", "0"], "--host must be local, as 0.0.0.0 lets others in"),
         ([*SERVERS[:2], "--remote", "https://there/v1", "--ca", "ca.pem"], "ca.pem"),
@@ -49,7 +48,7 @@ def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("the-key\n")
     with ChatStandIn("42") as local, dead_url() as remote:
         servers = ["--local", local.base_url, "--remote", remote, "--local-key-file", str(tmp_path / "key")]
-        gate = ["--task", "number", "--local-model", "small", "--at-most", "0.5", "--state", str(tmp_path / "state")]
+        gate = ["--task", "number", "--local-model", "small", "--budget", "0.5", "--state", str(tmp_path / "state")]
         command = [sys.executable, "-m", "hinge", "gateway", *servers, *gate, "--port", "0"]
         environment = {**os.environ, "HINGE_REMOTE_KEY": "another"}
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

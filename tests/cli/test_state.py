@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,6 @@ from hinge import HILCB, Gate, Isotonic, Policy, Sentinel, at_most, margin, rest
 from hinge.cli.app import run
 from hinge.device.store import Store
 from hinge.gate import sealed
-from hinge.policies import policy as registering
 from hinge.policies.policy import State
 from tests.device.disks import FailingDisk, image
 from tests.support.commands import Captured, answer, refusal
@@ -230,12 +227,6 @@ def test_states_that_do_not_fit_change_nothing(capsys: Captured, tmp_path: Path)
     assert "No such file" in refusal(capsys, "state", "merge", str(folder), str(tmp_path / "missing.json"))
 
 
-def test_the_commands_say_how_they_are_used(capsys: Captured) -> None:
-    assert run(["state", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("show", "set", "export", "merge"))
-
-
 # -- set --------------------------------------------------------------------------------------------------------------
 
 
@@ -280,15 +271,3 @@ def test_set_refuses_what_cannot_be_changed(setting: str, problem: str, capsys: 
 def test_set_makes_no_folder(capsys: Captured, tmp_path: Path) -> None:
     assert "cannot be read" in refusal(capsys, "state", "set", str(tmp_path / "none"), "offload_cost=0.3")
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.medium
-def test_the_state_of_a_policy_of_ones_own(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards
-    (tmp_path / "statepolicies.py").write_text("from hinge import HILCB\nclass Mine(HILCB):\n    name = 'mine-alone'\n")
-    script = [sys.executable, "-m", "hinge", "device", "--policy", "statepolicies:Mine", "--state", "s", "--limit", "3"]
-    subprocess.run([*script, "--json"], check=True, capture_output=True, timeout=60)
-    assert "no policy is called 'mine-alone'" in refusal(capsys, "state", "show", "s")
-    assert answer(capsys, "state", "--policy", "statepolicies:Mine", "show", "s")["policy"] == "mine-alone"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hinge import HILCB, ClassBins, Gate, HILCBLite, Isotonic, Policy, Thompson, UniformBins
-from hinge.cli.app import load
-from hinge.cli.options import UsageError
+from hinge.cli.app import app
+from hinge.cli.settings import UsageError
 from hinge.device.store import Store
 from hinge.embedded import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
@@ -40,7 +40,8 @@ int main(void)
 
 
 def export(*arguments: str) -> None:
-    load("export")(list(arguments), standalone_mode=False)
+    command, bound, _ = app.parse_args(["export", *arguments], print_error=False, exit_on_error=False)
+    command(*bound.args, **bound.kwargs)
 
 
 def learned(policy: Policy) -> Policy:
@@ -80,7 +81,7 @@ def next_decisions(folder: Path, rounds: int = 1) -> list[bool]:
     [("hi-lcb", "0.4"), ("hi-lcb", "learned"), ("hi-lcb-lite", "0.4"), ("hi-lcb-lite", "learned"), ("sentinel", "0.4")],
 )
 def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str, tmp_path: Path) -> None:
-    alpha = [] if policy == "sentinel" else ["--alpha", "0.6"]
+    alpha = [] if policy == "sentinel" else ["--set", "alpha=0.6"]
     export("c", "--policy", policy, "--bins", "8", *alpha, "--offload-cost", cost, "--out", str(tmp_path))
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == FILES
     assert "{version}" not in (tmp_path / "library.json").read_text() + (tmp_path / "library.properties").read_text()
@@ -261,11 +262,11 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--policy", "own:Greedy", *out)
     with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
-    with pytest.raises(HingeError, match="--bins must be an integer from 1 to 255"):
+    with pytest.raises(HingeError, match="bins must be an integer from 1 to 255"):
         export("c", "--bins", "1000", *out)
     with pytest.raises(ValueError, match="offload_unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
-    with pytest.raises(HingeError, match="--offload-cost must be known, above 0 and below 1"):
+    with pytest.raises(HingeError, match="offload_cost must be known, above 0 and below 1"):
         export("c", "--policy", "sentinel", "--offload-cost", "learned", *out)
     with pytest.raises(InvalidValue, match="stakes must be None"):
         export("c", "--state", saved(Sentinel(4, offload_cost=0.5, stakes=[1.0, 0.6]), tmp_path), *out)

@@ -15,7 +15,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
@@ -256,10 +255,10 @@ def interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         note("hinge: interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED) from None
 
 
 def end_interrupted(what: str = "this is what was done.", code: int = INTERRUPTED) -> None:
     """Say that the results are those of a part of the work, and exit."""
     note(f"Interrupted: {what}")
-    raise typer.Exit(code)
+    raise SystemExit(code)

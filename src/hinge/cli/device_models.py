@@ -1,21 +1,21 @@
 """The models of `hinge device` and `hinge record`, found to fit each other and the samples before the first answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+from cyclopts import Parameter
 
 from hinge import fashion
 from hinge._checks import did_you_mean
 from hinge.cli import console
 from hinge.cli.device_samples import Stream, from_trace, is_trace, open_samples
-from hinge.cli.options import NAMES, PLACE, Certificates, Output, UsageError, class_names, option
+from hinge.cli.options import Certificates, Output, class_names, option
+from hinge.cli.settings import NAMES, PLACE, UsageError
 from hinge.confidence import ConfidenceMeasure, restore_measure
 from hinge.costs import FixedCost, OffloadCost
 from hinge.device.status import Status
@@ -55,7 +55,7 @@ class Setup:
     remote: Any
     stream: Stream
     recorded: OffloadCost | None = None
-    fit: Fit | None = None  # of a remote on a server
+    fit: "Fit | None" = None  # of a remote on a server
     where: str = "in this process"  # the remote is
 
     def close(self) -> None:
@@ -64,92 +64,110 @@ class Setup:
             self.remote.close()
 
 
+@Parameter(name="*", group="The models")
 @dataclass(frozen=True)
 class ModelOptions:
     """The two models, and what is meant of models and samples that have several parts."""
 
-    local: Path | None = option("The local model: .onnx, .tflite or .xml (OpenVINO).")
-    remote: str | None = option(
-        "The remote model: a file as the local one, or its server, http:// or https://.", metavar=PLACE
-    )
-    model: str | None = option("The name of the remote model on its server.")
+    local: Annotated[Path | None, option("The local model: .onnx, .tflite or .xml (OpenVINO).")] = None
+    remote: Annotated[
+        str | None,
+        option("The remote model: a file as the local one, or its server, http:// or https://.", metavar=PLACE),
+    ] = None
+    model: Annotated[str | None, option("The name of the remote model on its server.")] = None
     output: Output = None
-    remote_output: str | None = option(
-        "The output of the remote model that has labels or scores; without it the first."
-    )
-    input: str | None = option(
-        "The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or the like. "
-        "The true labels are in 'labels', 'y', 'y_test' or 'target'."
-    )
-    labels: str | None = option(
-        "The names of the classes in the models' order, as a list or a file of lines.", metavar=NAMES
-    )
-    confidence: Literal["max_softmax", "margin", "entropy", "max_probability"] | None = option(
-        "How scores become a confidence; without it, by the largest softmax."
-    )
-    token_file: Path | None = option("A file with the token to show the server; or set HINGE_TOKEN.")
-
-    def __post_init__(self) -> None:
-        if self.token_file is not None:  # refused also where no server is asked
-            self.token_file.open("rb").close()
+    remote_output: Annotated[
+        str | None, option("The output of the remote model that has labels or scores; without it the first.")
+    ] = None
+    input: Annotated[
+        str | None,
+        option(
+            "The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or the "
+            "like. The true labels are in 'labels', 'y', 'y_test' or 'target'."
+        ),
+    ] = None
+    labels: Annotated[
+        str | None, option("The names of the classes in the models' order: a list, or a file of lines.", metavar=NAMES)
+    ] = None
+    confidence: Annotated[
+        Literal["max_softmax", "margin", "entropy", "max_probability"] | None,
+        option("How scores become a confidence; without it, by the largest softmax."),
+    ] = None
+    token_file: Annotated[Path | None, option("A file with the token to show the server; or set HINGE_TOKEN.")] = None
 
     @property
     def measure(self) -> ConfidenceMeasure | None:
         return None if self.confidence is None else restore_measure({"name": self.confidence})
 
     @property
-    def token(self) -> str | None:
-        return read_token(self.token_file)
+    def file(self) -> Path | None:
+        """The file of the remote model, if it is in one."""
+        is_file = self.remote and Path(self.remote).suffix.lower() in _FORMATS and "://" not in self.remote
+        return Path(str(self.remote)) if is_file else None
+
+    @property
+    def url(self) -> str | None:
+        """The address of the server that has the remote model, if it is on one."""
+        return None if self.file else self.remote
 
 
 def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Setup:
     """Open what the command line names, and refuse what cannot work."""
-    local, remote, names = given.local, given.remote, class_names(given.labels)
-    file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
-    url = None if file else remote
-    if url is None and given.model is not None:
+    if given.url is None and given.model is not None:
         raise UsageError("--model needs --remote to be a server")
-
-    def asking(opened: Any, stream: Stream, model: str | None, label: Any, classes: int | None = None) -> Setup:
-        if url is None:
-            raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
-        if model is None:
-            raise UsageError("--model must name the model on the server")
-        asked = open_remote(url, model, given.token, certificates, given.remote_output)
-        fit = Fit(asked, url, stream.example, classes, label, given.remote_output)
-        return Setup(opened, asked, stream, fit=fit, where=f"at {url}")
-
+    if given.token_file is not None:  # refused also where no server is asked
+        given.token_file.open("rb").close()
     try:
         trace = _trace(samples)
     except InvalidTrace as error:
-        if local is None or Path(samples).suffix.lower() == ".npz":
+        if given.local is None or Path(samples).suffix.lower() == ".npz":
             raise
         raise UsageError(f"{error}; samples for --local are in a folder of images or an .npz or .npy file") from None
     if trace is not None:
-        if file is not None:
-            raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
-        if names or given.input or given.output:
-            raise UsageError(f"--labels, --input and --output are for models, and {trace.name!r} is a trace")
-        if local is not None:
-            raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
-        if url is not None:
-            return asking(Recorded(trace), from_trace(trace), given.model, trace.answers[0][0].item())
-        mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
-        return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
-    if local is None and samples != _FASHION:
+        return _of_trace(trace, given, certificates)
+    if given.local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
     if given.input is not None and Path(samples).suffix.lower() != ".npz":
         raise UsageError("--input needs samples in an .npz file")
-    opened = open_model("--local", local or fashion.local_model(), given.output)
-    stream = open_samples(samples, opened.input, given.input)
-    classes = _class_count(opened, stream.example, real=samples != "-")
-    stream = _labelled(samples, stream, opened, classes, names)
-    if url is None and samples == _FASHION:
-        file = file or fashion.remote_model()
+    local = open_model("--local", given.local or fashion.local_model(), given.output)
+    stream = open_samples(samples, local.input, given.input)
+    classes = _class_count(local, stream.example, real=samples != "-")
+    stream = _labelled(samples, stream, local, classes, class_names(given.labels))
+    file = given.file
+    if given.remote is None and samples == _FASHION:
+        file = fashion.remote_model()
     if file is not None:
-        return Setup(opened, _remote_file(file, opened, stream, classes, given.remote_output), stream)
-    label = None if stream.classes is not None else _own_label(opened, stream.example)  # else a number is a name, too
-    return asking(opened, stream, given.model or (_FASHION if samples == _FASHION else None), label, classes)
+        return Setup(local, _remote_file(file, local, stream, classes, given.remote_output), stream)
+    given = given if given.model or samples != _FASHION else replace(given, model=_FASHION)
+    label = None if stream.classes is not None else _own_label(local, stream.example)  # else a number is a name, too
+    return _with_server(local, stream, given, certificates, label, classes)
+
+
+def _of_trace(trace: Trace, given: ModelOptions, certificates: Certificates) -> Setup:
+    """Return the recorded answers of both models, or of the local one beside a server."""
+    if given.file is not None:
+        raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
+    if given.labels or given.input or given.output:
+        raise UsageError(f"--labels, --input and --output are for models, and {trace.name!r} is a trace")
+    if given.local is not None:
+        raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
+    if given.url is not None:
+        return _with_server(Recorded(trace), from_trace(trace), given, certificates, trace.answers[0][0].item())
+    mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
+    return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
+
+
+def _with_server(
+    local: Any, stream: Stream, given: ModelOptions, certificates: Certificates, label: Any, classes: int | None = None
+) -> Setup:
+    """Return the local model beside a remote one on a server."""
+    if given.url is None:
+        raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
+    if given.model is None:
+        raise UsageError("--model must name the model on the server")
+    remote = open_remote(given.url, given.model, read_token(given.token_file), certificates, given.remote_output)
+    fit = Fit(remote, given.url, stream.example, classes, label, given.remote_output)
+    return Setup(local, remote, stream, fit=fit, where=f"at {given.url}")
 
 
 def _trace(samples: str) -> Trace | None:
@@ -344,7 +362,7 @@ class Fit:
             self.check()
         except (RemoteUnreachable, RemoteLate) as error:
             hints = [hint for scheme, sign, hint in _HINTS if self._url.startswith(scheme) and sign in str(error)]
-            console.warn(f"{error}{'; '.join(['', *hints])}; answering locally until it comes")
+            console.warn(f"{error}{'; '.join(['', *hints])}; using local answers until it is reachable")
 
     def check_again(self, status: Status) -> None:
         """Check a remote that was away, if it has replied since the last check."""

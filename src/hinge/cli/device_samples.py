@@ -22,11 +22,15 @@ from numpy.typing import NDArray
 from hinge import fashion
 from hinge._checks import did_you_mean
 from hinge.cli import console
-from hinge.cli.options import UsageError
+from hinge.cli.settings import UsageError
 from hinge.errors import InvalidModel, InvalidTrace
 from hinge.models import OneInput
 from hinge.traces import Trace
 
+SAMPLES = (  # what the help says of them
+    "A folder of images, an .npz or .npy file, '-' for raw frames on standard input, or 'fashion' for the images that "
+    "come with Hinge"
+)
 _ARRAYS = ("samples", "images", "x", "X", "x_test", "X_test", "data")  # the samples in an npz file, else its first
 _OF_TEST = "y_test"  # and not of x_train
 _LABELS = ("labels", "y", _OF_TEST, "target")

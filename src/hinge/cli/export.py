@@ -6,13 +6,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import typer
+from cyclopts import App
 
 from hinge._files import write_whole
 from hinge.bins import Bins as AnyBins
 from hinge.bins import EdgeBins, restore_bins
 from hinge.cli import console, options
-from hinge.cli.options import UsageError, option
+from hinge.cli.options import flag, option
+from hinge.cli.settings import EDGES, UsageError
 from hinge.cli.state import state_in
 from hinge.embedded import export_c, export_table
 from hinge.embedded.twin import twin_of
@@ -20,58 +21,61 @@ from hinge.errors import InvalidState, UnknownName
 from hinge.gate import Gate, policy_state
 from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Sentinel, build, restore
 
-Out = Annotated[Path, typer.Option(help="The folder to write to.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
-StateFile = Annotated[Path, typer.Option(help="A folder of states, or a file by 'hinge state export'.")]
-Bins = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER|EDGES",
-        callback=options.check_bins,
-        help="How many bins confidences are sorted into, or the edges between them; without it 16.",
-    ),
-]
+Out = Annotated[Path, option("The folder to write to.")]
+Replace = Annotated[bool, flag("Replace files of the same names that have another content.")]
 
 _LEARNING = (HILCBLite.name, HILCB.name, Sentinel.name)
-DEFAULTS: dict[str, Any] = {"policy": HILCBLite.name, "bins": "16", "offload_cost": "0.5"}
 
-export_command = typer.Typer(rich_markup_mode=None)
+export_command = App(name="export")
 
 
-@export_command.command("c")
-@options.grouped
+@export_command.command(name="c")
 def c_command(
+    *,
     out: Out,
-    policy: str | None = option("'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'."),
-    bins: Bins = None,
-    alpha: options.Alpha = None,
-    offload_cost: str | None = option("What an offload costs, from 0 to 1, or 'learned'; without it 0.5."),
-    state: Path | None = option("In place of parameters: start from what this folder or exported file knows."),
+    policy: Annotated[str | None, option("'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")] = None,
+    bins: Annotated[
+        str | None,
+        option("How many bins confidences are sorted into, or the edges between them; without it 16.", metavar=EDGES),
+    ] = None,
+    set: options.Set = (),
+    offload_cost: Annotated[
+        str | None, option("What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
+    ] = None,
+    state: Annotated[
+        Path | None, option("In place of parameters: start from what this folder or exported file knows.")
+    ] = None,
     replace: Replace = False,
-    json: options.Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write HI-LCB-lite, HI-LCB or Sentinel as a C library that learns on the device.
 
     Beside the header: an example, and what Arduino, PlatformIO, Zephyr and CMake want.
 
-    Example: hinge export c --bins 16 --alpha 0.52 --offload-cost 0.5 --out firmware/hinge
+    Example: hinge export c --bins 16 --set alpha=0.52 --offload-cost 0.5 --out firmware/hinge
     """
-    given = {"policy": policy, "bins": bins, "alpha": alpha, "offload_cost": offload_cost}
+    given = {"policy": policy, "bins": bins, "set": set or None, "offload_cost": offload_cost}
     doubled = [name for name, value in given.items() if value is not None and state is not None]
     if doubled:
         option = "--" + doubled[0].replace("_", "-")
         raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
-    gate = _built(given) if state is None else _read(state)
+    gate = _built(policy or HILCBLite.name, bins or "16", set, offload_cost or "0.5") if state is None else _read(state)
     _warn_of_empty_bins("--bins" if state is None else str(state), gate.bins)
     try:
         twin = twin_of(gate.policy)
     except TypeError as error:
         raise UsageError(f"{error}") from error
-    _write(lambda folder: export_c(twin, folder, gate.bins), out, replace, json)
+    _write(lambda folder: export_c(twin, folder, gate.bins), out, replace, as_json)
 
 
-@export_command.command("table")
-def table_command(out: Out, state: StateFile, replace: Replace = False, json: options.Json = False) -> None:
+@export_command.command(name="table")
+def table_command(
+    *,
+    out: Out,
+    state: Annotated[Path, option("A folder of states, or a file by 'hinge state export'.")],
+    replace: Replace = False,
+    as_json: options.Json = False,
+) -> None:
     """Write what a policy has learned as a table in C, for a device that does not learn.
 
     Example: hinge export table --state state.json --out firmware/hinge
@@ -79,19 +83,17 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
     gate = _read(state)
     if not isinstance(gate.policy, ExpiryPolicy | Sentinel):
         raise UsageError(f"{gate.policy.name}: has no table of expiries or countdowns")
-    _write(lambda folder: export_table(gate, folder), out, replace, json)
+    _write(lambda folder: export_table(gate, folder), out, replace, as_json)
 
 
-def _built(given: dict[str, Any]) -> Gate:
-    settings = {name: default if given[name] is None else given[name] for name, default in DEFAULTS.items()}
-    cost = options.offload_cost(settings["offload_cost"])
-    settings["offload_cost"] = cost if isinstance(cost, float) else None
-    policy, bins = settings.pop("policy"), options.binning(settings.pop("bins"))
+def _built(policy: str, bins: str, set: tuple[str, ...], offload_cost: str) -> Gate:
+    cost, binning = options.offload_cost(offload_cost), options.binning(bins)
     if policy not in _LEARNING:
         only = "only sentinel, hi-lcb and hi-lcb-lite learn on a device"
         raise UsageError(f"--policy {policy}: {only}; for others, try 'hinge export table'")
-    settings |= options.policy_settings([policy], alpha=given["alpha"])
-    return Gate(build(policy, bins=bins.bins, **settings), bins=bins)
+    settings: dict[str, Any] = options.policy_settings([policy], set)
+    known = cost if isinstance(cost, float) else None
+    return Gate(build(policy, bins=binning.bins, offload_cost=known, **settings), bins=binning)
 
 
 def _warn_of_empty_bins(owner: str, bins: AnyBins) -> None:
@@ -116,7 +118,7 @@ def _read(path: Path) -> Gate:
         raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error
 
 
-def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json: bool) -> None:
+def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, as_json: bool) -> None:
     """Write all files, or none if one of them is there already and may have been edited."""
     with TemporaryDirectory() as folder:
         files = {out / made.relative_to(folder): made.read_bytes() for made in export(Path(folder))}
@@ -128,4 +130,4 @@ def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json:
     write_whole(files)
     changed = f", {len(edited)} of them replaced" if edited else ""
     told = f"{out}: {len(files)} files{changed}; begin with examples/plain/main.c"
-    console.print_either(json, {"out": str(out), "files": [str(path) for path in files]}, told)
+    console.print_either(as_json, {"out": str(out), "files": [str(path) for path in files]}, told)

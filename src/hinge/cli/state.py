@@ -1,43 +1,35 @@
 """The commands `state show`, `state set`, `state export` and `state merge`."""
 
-import json as json_format
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from cyclopts import App
 
 from hinge._files import replacing
 from hinge.bins import restore_bins
 from hinge.cli import console, options
-from hinge.cli.options import argument, option
+from hinge.cli.options import option
 from hinge.device.store import CLOSED, Store, read, restored
 from hinge.errors import InvalidState
 from hinge.gate import policy_state, sealed, unsealed
 from hinge.policies.policy import State
 
-Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
-Shown = Annotated[Path, typer.Argument(help="The folder given to a device as --state; or an exported file.")]
+Folder = Annotated[Path, option("The folder given to a device as --state.")]
 
-state_command = typer.Typer(rich_markup_mode=None)
+state_command = App(name="state")
 
 
-@state_command.callback()
-@options.grouped
-def own_policy(
-    policy: str | None = option(
-        "The policy of the state, if it is your own; a state alone has no code imported.",
-        metavar="MODULE:CLASS",
-        callback=lambda text: text and options.policy_named(text),
-    ),
+@state_command.command(name="show")
+def show_command(
+    folder: Annotated[Path, option("The folder given to a device as --state; or an exported file.")],
+    /,
+    *,
+    as_json: options.Json = False,
 ) -> None:
-    """What all these commands may need to know."""
-
-
-@state_command.command("show")
-def show_command(folder: Shown, json: options.Json = False) -> None:
     """Show what the policy in a folder knows, also while a device uses it; or in a file by 'hinge state export'.
 
     Example: hinge state show state/
@@ -54,14 +46,14 @@ def show_command(folder: Shown, json: options.Json = False) -> None:
         "in_use_by": used_by,
         "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
     }
-    if json:
+    if as_json:
         console.print_json(figures)
         return
     console.say(f"{policy!r}")
     if used_by:
         console.say(f"in use by process {used_by}; as of its last write")
     if gate is not None:
-        console.say(f"confidence {json_format.dumps(gate['confidence']):.200}")
+        console.say(f"confidence {json.dumps(gate['confidence']):.200}")
     seen = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
     others = console.counted(figures["merged"], "other device")
     console.say(f"{seen}, {figures['pending']} waiting for feedback; evidence of {others}")
@@ -85,12 +77,13 @@ def _spans(gate: State | None) -> dict[int, str]:
     return {k: f"{f'{name}: ' if name else ''}{low:.9g} to {high:.9g}" for k, (name, low, high) in enumerate(found)}
 
 
-@state_command.command("set")
-@options.grouped
+@state_command.command(name="set")
 def set_command(
     folder: Folder,
-    settings: list[str] = argument("offload_cost=0.3, or alpha=… where the policy has one.", default=...),
-    json: options.Json = False,
+    settings: Annotated[tuple[str, ...], option("offload_cost=0.3, or alpha=… where the policy has one.")],
+    /,
+    *,
+    as_json: options.Json = False,
 ) -> None:
     """Change the offload cost of a policy, or its alpha, and keep what it has learned.
 
@@ -102,20 +95,18 @@ def set_command(
     changes = options.assignments(settings)
     with _opened(folder) as store:
         store.change(**changes)
-    console.print_either(json, {"parameters": store.policy.parameters}, f"{folder}: {store.policy!r}")
+    console.print_either(as_json, {"parameters": store.policy.parameters}, f"{folder}: {store.policy!r}")
 
 
-@state_command.command("export")
-@options.grouped
+@state_command.command(name="export")
 def export_command(
-    folder: Folder,
-    out: Path | None = option("The file to write; without it, standard output."),
+    folder: Folder, /, *, out: Annotated[Path | None, option("The file to write; without it, standard output.")] = None
 ) -> None:
     """Write what a folder holds as JSON with a checksum, for 'hinge state merge', 'hinge export' or hinge.restore.
 
     Example: hinge state export state/ --out state.json
     """
-    text = json_format.dumps(sealed(read(folder).gate), allow_nan=False) + "\n"
+    text = json.dumps(sealed(read(folder).gate), allow_nan=False) + "\n"
     if out is None:
         print(text, end="")
         return
@@ -123,12 +114,13 @@ def export_command(
         stream.write(text.encode())
 
 
-@state_command.command("merge")
-@options.grouped
+@state_command.command(name="merge")
 def merge_command(
     folder: Folder,
-    others: list[Path] = argument("Files by 'hinge state export', or other folders.", default=...),
-    json: options.Json = False,
+    others: Annotated[tuple[Path, ...], option("Files by 'hinge state export', or other folders.")],
+    /,
+    *,
+    as_json: options.Json = False,
 ) -> None:
     """Add what other devices have learned: all of it, or if anything does not fit, nothing.
 
@@ -147,7 +139,7 @@ def merge_command(
         store.merge(*given.values())
         sources = sorted(store.policy.state()["merged"])
     devices = console.counted(len(sources), "other device")
-    console.print_either(json, {"sources": sources}, f"{folder}: evidence of {devices}")
+    console.print_either(as_json, {"sources": sources}, f"{folder}: evidence of {devices}")
 
 
 @contextmanager
@@ -168,7 +160,7 @@ def state_in(path: Path) -> State:
         return read(path).gate
     content = path.read_bytes()
     try:
-        state = json_format.loads(content)
+        state = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InvalidState(f"{path}: holds no state: {error}") from error
     if not isinstance(state, dict):

@@ -21,7 +21,7 @@ log = logging.getLogger("hinge")
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
 FIRST = 10  # answers that cost nothing, after which there is something wrong
 _PART = 0.25  # of the agreements that confidences promise: honest models keep more than that, however weak
-_ALL = 0.9  # of the samples
+NEARLY_ALL = 0.9  # of the samples: where the remote answered fewer, it was asked where local is least sure
 _SURE = math.log(100)  # that a model keeps less: one in a hundred that keep as much is wrongly accused, ever
 _COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed")  # of a `Status`
 _SUMS = ("agreed", "offload_cost")
@@ -115,7 +115,7 @@ class StatusTracker:
 
     def _sees_all(self) -> bool:
         """Whether nearly all samples were compared: what a policy accepts, as local agrees there, is not seen."""
-        return bool(self._counted["compared"] >= _ALL * (self._store.policy.time - self._began))
+        return bool(self._counted["compared"] >= NEARLY_ALL * (self._store.policy.time - self._began))
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""

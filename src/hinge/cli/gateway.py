@@ -1,0 +1,153 @@
+"""The command `gateway`: a gate in front of two models, behind the protocol that clients speak already."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from hinge.cli import options
+from hinge.cli.options import Certificates, GateOptions, option
+from hinge.cli.serve import ServerOptions
+from hinge.cli.settings import PLACE, UsageError
+from hinge.remotes.http import check_url, read_token, without_password
+from hinge.tasks import ShortText
+from hinge.tasks.text import Measure
+
+_DEADLINE_S = {"openai": 30.0, "oip": 1.0}
+
+
+def gateway_command(
+    *,
+    local: Annotated[
+        str,
+        option(
+            "The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its URL, or "
+            "the model itself, an ONNX file.",
+            metavar=PLACE,
+        ),
+    ],
+    remote: Annotated[str, option("The remote server, likewise.", metavar="URL")],
+    protocol: Annotated[
+        Literal["openai", "oip"],
+        option("What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
+    ] = "openai",
+    local_model: Annotated[
+        str | None, option("The model that the local server is asked for; without it, that of the request.")
+    ] = None,
+    remote_model: Annotated[str | None, option("The same for the remote server.")] = None,
+    local_key_file: Annotated[
+        Path | None, option("A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
+    ] = None,
+    remote_key_file: Annotated[
+        Path | None, option("A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        option(
+            "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests with "
+            "a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
+        ),
+    ] = None,
+    confidence: Annotated[
+        Measure | None,
+        option(
+            "How sure an answer in text is: by the product, the mean or the least of the probabilities of its tokens, "
+            "or by the margin of the first over the next likely one; without it by the product, of numbers and JSON by "
+            "the mean."
+        ),
+    ] = None,
+    otherwise: Annotated[
+        Literal["local", "remote"] | None,
+        option(
+            "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it the "
+            "local server."
+        ),
+    ] = None,
+    deciding: GateOptions = GateOptions(),
+    deadline_s: Annotated[
+        float | None,
+        option(
+            "Seconds for the answer to a gated request, of which the local server may take half; without it 30 for "
+            "chats, and else 1."
+        ),
+    ] = None,
+    state: options.State = None,
+    shadow: options.Shadow = None,
+    certificates: Certificates = Certificates(),
+    serving: ServerOptions = ServerOptions(),
+    config: options.Config = None,
+) -> None:
+    """A gate in front of a local and a remote model, for clients that speak a protocol.
+
+    Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
+    """
+    check_url("--remote", remote)
+    tls = certificates.context()
+    if tls is not None and not any(url.startswith("https://") for url in (local, remote)):
+        places = f"--local {without_password(local)} and --remote {remote}"
+        raise UsageError(f"--ca, --cert and --key are for https://, got {places}")
+    known, price = deciding.price()
+    keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
+    common: dict[str, Any] = {
+        "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
+        "device": {"price": price, "state": state, "shadow": shadow},
+        **serving.settings(),
+    }
+    gate = deciding.build(known)
+    if protocol == "openai":
+        check_url("--local", local)
+        from hinge.gateway import ChatGateway, ChatServer
+
+        servers = (
+            ChatServer(local, local_model, key=keys[0], tls=tls),
+            ChatServer(remote, remote_model, key=keys[1], tls=tls),
+        )
+        text = task_of(task or "text", confidence)
+        _run(ChatGateway(*servers, gate, task=text, otherwise=otherwise or "local", **common), chats=True)
+    else:
+        if task or confidence or otherwise:
+            raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
+        named = remote_model or local_model
+        if "://" in local and local_model is None:
+            raise UsageError("--local-model and --remote-model must name the models on their servers")
+        if named is None:
+            raise UsageError("--remote-model must name the model on the server of --remote")
+        from hinge.gateway import InferenceGateway, ServedRows
+
+        near = ServedRows(local, local_model, token=keys[0], tls=tls) if "://" in local and local_model else local
+        far = ServedRows(remote, named, token=keys[1], tls=tls)
+        _run(InferenceGateway(near, far, gate, **common), chats=False)
+
+
+def _run(gateway: Any, chats: bool) -> None:
+    """Serve until a signal comes, and say first where, and which server does not answer yet."""
+
+    def announce(url: str) -> None:
+        meanwhile = "; until then the other does" if len(gateway.away) == 1 else ""
+        for name, failure in gateway.away.items():
+            wrong = chats and "HTTP 404" in str(failure)
+            hint = "; the base URL of such a server mostly ends in /v1, or is it --protocol oip?" if wrong else ""
+            silent = failure.kind in ("unreachable", "late")
+            is_away = f"does not answer yet{meanwhile}" if silent else "answers, but not as it should"
+            gateway.log.write("warning", "away", problem=f"--{name} {is_away}: {failure}{hint}")
+        print(f"Serving at {url}{'/v1' if chats else ''}", flush=True)
+
+    gateway.run(announce)
+
+
+def task_of(text: str, measure: Measure | None = None) -> ShortText:
+    """Return the task that the command line names.
+
+    >>> task_of("options:yes, no").answer(" Yes."), task_of("text").measure, task_of("number").measure
+    ('yes', 'product', 'mean')
+    >>> task_of("options:yes")
+    Traceback (most recent call last):
+    hinge.cli.settings.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
+    """
+    kind, _, named = text.partition(":")
+    if kind == "options":
+        allowed = [name.strip() for name in named.split(",") if name.strip()]
+        if len(set(allowed)) < 2:
+            raise UsageError(f"--task {text}: must name two options or more, such as 'options:yes,no'")
+        return ShortText(options=allowed, measure=measure)
+    if named or kind not in ("number", "json", "text"):
+        raise UsageError(f"--task {text}: must be 'number', 'json', 'text' or 'options:A,B,C'")
+    return ShortText(kind, measure=measure)  # type: ignore[arg-type]  # one of these, as just checked
