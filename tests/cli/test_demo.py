@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from html.parser import HTMLParser
@@ -198,11 +200,43 @@ def test_interrupted_within_the_run_it_says_what_was_done(started: Any, out: Pat
     assert not servers()
 
 
+@pytest.mark.parametrize(("kind", "expected"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_the_page_is_opened_and_stays_until_it_is_ended(
+    kind: signal.Signals, expected: int, started: Any, out: Path, tmp_path: Path
+) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    process = started("--page", "0", "--samples", "20", BROWSER=f"{browser} %s")
+    line = process.await_line("stays at")
+    url = line.split()[-3]
+    assert opened.read_text().strip() == url
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+        assert answer.status == 200
+    assert out.exists()
+    code, printed = process.end(kind)
+    assert code == expected
+    assert "20 images" in printed
+    assert not servers()
+
+
+def test_a_port_that_is_taken_is_one_line(capsys: Captured, out: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        problem = refusal(capsys, "demo", "--out", str(out), "--page", str(port))
+    assert f"--page {port}" in problem
+    assert "in use" in problem
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--samples", "0"], "--samples must be >= 1, got 0"),
         (["--offload-cost", "2"], "--offload-cost must be <= 1, got 2"),
+        (["--page", "70000"], "--page must be <= 65535, got 70000"),
         (["--out", "nowhere/demo.html"], "nowhere/demo.html"),
     ],
 )

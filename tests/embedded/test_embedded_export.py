@@ -270,7 +270,7 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--policy", "sentinel", "--offload-cost", "learned", *out)
     with pytest.raises(InvalidValue, match="stakes must be None"):
         export("c", "--state", saved(Sentinel(4, offload_cost=0.5, stakes=[1.0, 0.6]), tmp_path), *out)
-    with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
+    with pytest.raises(InvalidValue, match="offload_cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
     with pytest.raises(UsageError, match="has no table of expiries or countdowns"):
         export("table", "--state", saved(Thompson(4, offload_cost=0.5), tmp_path), *out)

@@ -4,22 +4,24 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+import webbrowser
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from hinge import fashion
 from hinge._files import replacing
 from hinge._html import document, draw, plot, section, table
 from hinge.bins import UniformBins
 from hinge.cli import console, options
-from hinge.cli.device import StopSignals
+from hinge.cli.device import StopSignals, show_page
 from hinge.cli.device_samples import Case
 from hinge.cli.device_summary import Warnings
 from hinge.cli.options import option
@@ -28,7 +30,6 @@ from hinge.device.answer import Answer
 from hinge.device.device import Device
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
-from hinge.policies import Policy
 from hinge.simulation import Results, lineup, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import ConstantPrice, InOrder
@@ -40,9 +41,17 @@ BESIDE = ("always-local", "always-remote", "oracle", LIVE, "hi-lcb", "hi-lcb-lit
 MODEL, BINS = "fashion", 16
 OFFLOAD_COST = 0.15  # that of the headline, by the rule of `hinge.simulation.trade`
 DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
-_NEEDED = ("onnxruntime", "uvicorn", "plotly")
+_NEEDED = ("onnxruntime", "aiohttp", "uvicorn", "prometheus_client", "plotly")
 _ANNOUNCED = f"Serving {MODEL} at "
+_OPENS = sys.platform in ("darwin", "win32")  # elsewhere a browser may be one in this very terminal
+_DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}
 _STOP_S = 10.0  # for the server to end
+_SLOWEST_S = 0.15  # between the first two samples that are watched; 10 000 take a hundred times as long
+
+if TYPE_CHECKING:
+    from hinge.device.page.page import LivePage
+
+T = TypeVar("T")
 _CALLED = {"always-local": "local only", "always-remote": "remote only"}
 _COLUMNS = {  # headings, and how to write the figure of that name
     "cost": ("cost_per_sample", "{:.4f}"),
@@ -130,6 +139,7 @@ def demo_command(
             1,
         ),
     ] = OFFLOAD_COST,
+    page: options.Page = None,
     out: Annotated[Path, option("The report to write, one page of HTML.")] = Path("hinge-demo.html"),
     as_json: options.Json = False,
 ) -> None:
@@ -142,7 +152,9 @@ def demo_command(
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
+        raise ImportError(
+            f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,page,report]'"
+        )
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: must be a file in a folder that exists")
     source = InOrder(load_trace(MODEL), UniformBins(BINS), ConstantPrice(offload_cost))
@@ -152,7 +164,19 @@ def demo_command(
         with console.status("simulating other prices"):
             prices = (*OFFLOAD_COSTS, offload_cost)
             outcome = Outcome(offload_cost, trade(MODEL, LIVE, bins=BINS, offload_costs=prices, machine_code=False))
-        stopped_by = run(url, source, samples, outcome)
+        device = stack.enter_context(_device(url, source, samples, offload_cost))
+        live = None if page is None else show_page(device, page, stack)
+        if live is not None and (_OPENS or not _DISPLAYS.isdisjoint(os.environ)):
+            webbrowser.open(live.url)
+        _end(run(device, source, samples, outcome, live), outcome, samples, out, as_json)
+        if live is not None:
+            with suppress(KeyboardInterrupt):
+                console.note(f"The live page stays at {live.url} until Ctrl-C")
+                threading.Event().wait()
+
+
+def _end(stopped_by: int | None, outcome: Outcome, samples: int, out: Path, as_json: bool) -> None:
+    """Write the report of a run that was not interrupted, and print what was found."""
     if stopped_by is None:
         with console.status("writing the report"), replacing(out) as stream:
             stream.write(page_of(outcome).encode())
@@ -189,30 +213,46 @@ def edge_server() -> Iterator[str]:
                 signal.signal(signal.SIGTERM, before)
 
 
-def run(url: str, source: InOrder, samples: int, outcome: Outcome) -> int | None:
-    """Answer all images, or those until a signal comes, which is returned; then simulate the other policies."""
+def _device(url: str, source: InOrder, samples: int, offload_cost: float) -> Device:
+    """Return the device, which decides as the first run of 'hinge evaluate' does."""
     from hinge import OnnxModel, OpenInference
 
-    def ready(names: Sequence[str]) -> dict[str, Policy]:
-        return lineup(names, source, offload_cost=outcome.offload_cost, horizon=samples)
-
+    policy = lineup([LIVE], source, offload_cost=offload_cost, horizon=samples)[LIVE]
     local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
-    policy = ready([LIVE])[LIVE].fresh(policy_seed(run_seeds(0, 1)[0]))  # as the first run of 'hinge evaluate'
-    signals, warnings = StopSignals(), Warnings()
-    rows = (
-        row for chunk in source.stream(0, samples) for row in zip(chunk.bins.tolist(), chunk.gaps.tolist(), strict=True)
-    )
-    with Device(local, remote, policy, labels=fashion.CLASSES, deadline_s=DEADLINE_S) as device:
-        with console.progress("streaming images", compiles=False) as report, warnings, signals:
-            for case, (bin, gap) in signals.until_stopped(zip(cases(source), rows, strict=False)):
-                began = time.perf_counter()
-                answer = device.infer(case.sample)
-                outcome.add(case, answer, bin, gap, time.perf_counter() - began)
-                report(outcome.ledger.samples, samples)
-        outcome.faults = device.status.fell_back
-    if outcome.ledger.samples:
-        outcome.results = simulate(ready(BESIDE), source, outcome.ledger.samples, 1, machine_code=False)
+    fresh = policy.fresh(policy_seed(run_seeds(0, 1)[0]))
+    return Device(local, remote, fresh, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+
+
+def run(device: Device, source: InOrder, samples: int, outcome: Outcome, live: "LivePage | None") -> int | None:
+    """Answer all images, or those until a signal comes, which is returned; then simulate the other policies."""
+    signals, stream = StopSignals(), zip(cases(source), rows(source, samples), strict=False)
+    with console.progress("streaming images", compiles=False) as report, Warnings(), signals:
+        for case, (bin, gap) in signals.until_stopped(stream if live is None else paced(stream)):
+            began = time.perf_counter()
+            answer = device.infer(case.sample)
+            outcome.add(case, answer, bin, gap, time.perf_counter() - began)
+            report(outcome.ledger.samples, samples)
+            if live is not None:
+                live.saw(answer, picture=case.sample, truth=case.truth)
+    outcome.faults, done = device.status.fell_back, outcome.ledger.samples
+    if done:
+        ready = lineup(BESIDE, source, offload_cost=outcome.offload_cost, horizon=samples)
+        outcome.results = simulate(ready, source, done, 1, machine_code=False)
     return signals.stopped_by
+
+
+def rows(source: InOrder, samples: int) -> Iterator[tuple[int, float]]:
+    """Yield the recorded bin of each sample, and what accepting it is expected to cost more than offloading it."""
+    for chunk in source.stream(0, samples):
+        yield from zip(chunk.bins.tolist(), chunk.gaps.tolist(), strict=True)
+
+
+def paced(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items slowly enough to be watched, and most slowly at first, while there is most to learn."""
+    began = time.monotonic()
+    for number, item in enumerate(items):
+        time.sleep(max(0.0, _SLOWEST_S * number**0.5 - (time.monotonic() - began)))
+        yield item
 
 
 def cases(source: InOrder) -> Iterator[Case]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice
 from types import FrameType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
@@ -20,6 +20,9 @@ from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
 from hinge.models import Recorded, refused_among
 from hinge.policies.policy import MOST_SAMPLES
+
+if TYPE_CHECKING:
+    from hinge.device.page.page import LivePage
 
 T = TypeVar("T")
 _UPDATE_S = 0.25  # between two updates of the line of progress
@@ -42,6 +45,7 @@ def device_command(
         int | None,
         option("Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", 0, 65_535),
     ] = None,
+    page: options.Page = None,
     as_json: Annotated[
         bool, options.flag("Print a JSON object for every answer, and then the summary.", name="--json")
     ] = False,
@@ -74,7 +78,8 @@ def device_command(
         stack.enter_context(closing(device))
         if metrics_port is not None:
             _serve_metrics(device, metrics_port, stack)
-        run = DeviceRun(device, setup.fit, priced=price is not None)
+        live = None if page is None else show_page(device, page, stack)
+        run = DeviceRun(device, setup.fit, live, priced=price is not None)
         title = f"{samples}, {deciding.name}, remote {setup.where}"
         run.answer_all(islice(setup.stream.cases, limit), title, as_json)
     run.print_end(shadow, as_json)  # of a device that is closed, so that nothing is in flight
@@ -90,11 +95,23 @@ def _serve_metrics(device: Device, port: int, stack: ExitStack) -> None:
     console.note(f"Metrics at {server.url}")
 
 
+def show_page(device: Device, port: int, stack: ExitStack) -> "LivePage":
+    """Serve the live page of a device until the stack is closed."""
+    from hinge.device.page.page import LivePage
+
+    try:
+        live = stack.enter_context(LivePage(device, port))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"--page {port}") from error
+    console.note(f"The live page is at {live.url}")
+    return live
+
+
 class DeviceRun:
     """One run of a device over its samples."""
 
-    def __init__(self, device: Device, fit: Fit | None = None, priced: bool = True) -> None:
-        self._device, self._fit = device, fit
+    def __init__(self, device: Device, fit: Fit | None, page: "LivePage | None", priced: bool) -> None:
+        self._device, self._fit, self._page = device, fit, page
         self.figures = Figures(device.policy.bins, priced)
         self._signals = StopSignals()
         self._ended_by: HingeError | None = None
@@ -130,6 +147,8 @@ class DeviceRun:
             raise InvalidModel(f"sample {self.figures.samples}{name}: {found[1]}") from error
         number = self.figures.samples
         self.figures.add(case, answer, 1000 * (time.perf_counter() - began))
+        if self._page is not None:
+            self._page.saw(answer, picture=case.sample, truth=case.truth)
         if as_json:
             known = {key: value for key in ("name", "truth") if (value := getattr(case, key)) is not None}
             console.print_json({"sample": number, **answer.as_dict(), **known}, line=True)

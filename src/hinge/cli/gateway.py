@@ -7,7 +7,7 @@ from hinge.cli import options
 from hinge.cli.options import Certificates, GateOptions, option
 from hinge.cli.serve import ServerOptions
 from hinge.cli.settings import PLACE, UsageError
-from hinge.remotes.http import check_url, read_token, without_password
+from hinge.remotes.address import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
@@ -71,6 +71,7 @@ def gateway_command(
     ] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
+    page: options.Page = None,
     certificates: Certificates = Certificates(),
     serving: ServerOptions = ServerOptions(),
     config: options.Config = None,
@@ -89,6 +90,7 @@ def gateway_command(
     common: dict[str, Any] = {
         "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
         "device": {"price": price, "state": state, "shadow": shadow},
+        "page": page,
         **serving.settings(),
     }
     gate = deciding.build(known)
@@ -129,6 +131,8 @@ def _run(gateway: Any, chats: bool) -> None:
             is_away = f"does not answer yet{meanwhile}" if silent else "answers, but not as it should"
             gateway.log.write("warning", "away", problem=f"--{name} {is_away}: {failure}{hint}")
         print(f"Serving at {url}{'/v1' if chats else ''}", flush=True)
+        if gateway.page is not None:
+            print(f"The live page is at {gateway.page.url}", flush=True)
 
     gateway.run(announce)
 

@@ -76,6 +76,9 @@ Out = Annotated[
 Config = Annotated[
     Path | None, option("A TOML file of settings, in a section [COMMAND]; the command line goes before it.")
 ]
+Page = Annotated[
+    int | None, option("Serve the live page at this port of 127.0.0.1; 0 takes any that is free.", 0, 65_535)
+]
 State = Annotated[Path | None, option("The folder in which the policy survives.")]
 Shadow = Annotated[
     Literal["local", "remote"] | None, option("Answer always by 'local', or always by 'remote', and learn.")

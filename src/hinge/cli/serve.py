@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from hinge.cli import options
 from hinge.cli.options import flag, option
 from hinge.cli.settings import UsageError
-from hinge.remotes.http import read_token
+from hinge.remotes.address import read_token
 
 
 @Parameter(name="*", group="The server")
