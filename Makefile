@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What `hinge demo` needs, a quarter of it, and what the checks need.
 DEMO = sim,cli,report,device,server
-EXTRAS = test,sim,parquet,cli,report,plot,device,litert,openvino,images,server
+EXTRAS = test,sim,cli,report,plot,device,litert,openvino,images,server
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not medium and not slow and not server and not docs and not embedded and not peers

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 NEEDED = ("test", "sim", "cli", "device", "server")
-OPTIONAL = ("parquet", "report", "plot", "images", "litert", "openvino")
+OPTIONAL = ("report", "plot", "images", "litert", "openvino")
 QUICK = "not slow and not server and not docs and not embedded and not peers"
 _STAMP = "installed"
 

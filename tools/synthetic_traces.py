@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge.traces.columns import Floats
 from hinge.traces.files import write_trace
-from hinge.traces.trace import Floats, Trace
+from hinge.traces.trace import Trace
 
 Integers = NDArray[np.int64]
 SAMPLES = 10_000

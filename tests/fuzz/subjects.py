@@ -6,7 +6,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -20,8 +20,7 @@ from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
 from hinge.remotes import Deadline
 from hinge.remotes.open_inference import OpenInference
-from hinge.traces import Trace, write_trace
-from hinge.traces.files import read_csv, read_jsonl, read_npz, read_parquet
+from hinge.traces import Trace, read_stream, write_trace
 from tests.device.streams import BINS, POLICIES, play
 from tests.models.test_models import dense_onnx
 from tests.oip.test_messages import NUMPY
@@ -185,7 +184,7 @@ def openvino_subject() -> Subject:
 # -- files: traces and settings ---------------------------------------------------------------------------------------
 
 
-def _trace_subject(suffix: str, read: Callable[[str, IO[bytes]], object], share: float) -> Subject:
+def _trace_subject(suffix: str) -> Subject:
     path, seeds = Path(mkdtemp(), f"log{suffix}"), []
     columns: dict[str, Any] = {"confidence": [0.5, 0.25, 1.0], "local": [1, 2, 3], "remote": [1, 2, 4]}
     more = {"local": ["a", "b", "c"], "remote": ["a", "b", "é"], "label": ["a", "b", "b"], "cost": [0, 0.5, 1]}
@@ -195,11 +194,11 @@ def _trace_subject(suffix: str, read: Callable[[str, IO[bytes]], object], share:
     if suffix == ".npz":
         np.savez(path, local_logits=np.eye(3), remote_logits=np.eye(3), labels=np.arange(3))
         seeds.append(path.read_bytes())
-    return Subject(seeds, lambda data: read(f"log{suffix}", BytesIO(data)), (InvalidTrace,), share)
+    return Subject(seeds, lambda data: read_stream(f"log{suffix}", BytesIO(data)), (InvalidTrace,), 0.02)
 
 
 def csv_subject() -> Subject:
-    return _trace_subject(".csv", read_csv, 0.02)
+    return _trace_subject(".csv")
 
 
 def jsonl_subject() -> Subject:
@@ -207,15 +206,15 @@ def jsonl_subject() -> Subject:
     rows = [answer, {**answer, "remote": None, "time": 2}, {"summary": {}}]
     scores = [{"local": [0.1, 0.9], "remote": [3.0, 1.0]}, {"local": [0.5, 0.5], "remote": None}]
     seeds = ["\n".join(map(json.dumps, each)).encode() for each in (rows, rows[:1], scores)]
-    return Subject(seeds, lambda data: read_jsonl("log.jsonl", BytesIO(data)), (InvalidTrace,), 0.02)
+    return Subject(seeds, lambda data: read_stream("log.jsonl", BytesIO(data)), (InvalidTrace,), 0.02)
 
 
 def npz_subject() -> Subject:
-    return _trace_subject(".npz", read_npz, 0.02)
+    return _trace_subject(".npz")
 
 
 def parquet_subject() -> Subject:
-    return _trace_subject(".parquet", read_parquet, 0.02)
+    return _trace_subject(".parquet")
 
 
 class _Refused(Exception):

@@ -56,7 +56,7 @@ def test_text_may_be_missing_too(remote: Any) -> None:
     assert Log(CONFIDENCE, LOCAL, remote).offloads.agreed.tolist() == [True, False]
 
 
-UNEVEN = "Log: confidence, local, remote, cost, audit and bin must have one value per row each"
+UNEVEN = "Log: confidence, local, remote, agreed, cost, audit and bin must have one value per row each"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hinge.confidence import margin
@@ -12,6 +11,7 @@ from hinge.traces import Trace
 
 pandas: Any = import_module("pandas")  # its types come in a package of their own, which we do not need
 polars: Any = import_module("polars")
+arrow: Any = import_module("pyarrow")
 
 COLUMNS: dict[str, Any] = {
     "confidence": [0.9, 0.4, 0.7],
@@ -27,19 +27,8 @@ LOGITS: dict[str, list[Any]] = {
 }
 
 
-class Frame:
-    """As little as a frame can be."""
-
-    def __init__(self, columns: dict[str, Any]) -> None:
-        self._columns = columns
-        self.columns = list(columns)
-
-    def __getitem__(self, column: str) -> Any:
-        return np.asarray(self._columns[column])
-
-
 every_frame = pytest.mark.parametrize(
-    "frame", [dict, Frame, pandas.DataFrame, polars.DataFrame], ids=["dict", "fake", "pandas", "polars"]
+    "frame", [dict, pandas.DataFrame, polars.DataFrame, arrow.table], ids=["dict", "pandas", "polars", "arrow"]
 )
 
 
@@ -103,22 +92,17 @@ def test_refuses(frame: Any, changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("column", ["confidence", "local", "cost"])
 def test_names_the_row_of_a_missing_value(frame: Any, column: str) -> None:
     values = [*COLUMNS[column][:2], None]
-    with pytest.raises(InvalidTrace, match=f"^Trace: {column} in row 2 must be .*, got (nan|None)$"):
+    with pytest.raises(InvalidTrace, match=f"^Trace: {column} in row 2 (must be .*, got (nan|None)|is missing)$"):
         Trace.from_frame(frame({**COLUMNS, column: values}))
 
 
 @pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
 def test_names_the_row_of_a_missing_integer(frame: Any) -> None:
-    with pytest.raises(InvalidTrace, match=r"^Trace: local in row 1 must be an integer.*, got (nan|None)$"):
+    with pytest.raises(InvalidTrace, match=r"^Trace: local in row 1 is missing$"):
         Trace.from_frame(frame({"confidence": [0.5, 0.5], "local": [1, None], "remote": [1, 1]}))
 
 
 def test_a_column_comes_once() -> None:
     twice = pandas.DataFrame([[0.5, 1, 1, 2]], columns=["confidence", "local", "remote", "local"])
-    with pytest.raises(InvalidTrace, match=r"^Trace\.from_frame: column 'local' comes twice$"):
+    with pytest.raises(InvalidTrace, match=r"^Trace\.from_frame: Duplicate column names found: "):
         Trace.from_frame(twice)
-
-
-def test_the_truth_comes_once() -> None:
-    with pytest.raises(InvalidTrace, match="columns 'label' and 'labels' are the same thing; give one"):
-        Trace.from_frame({**LOGITS, "labels": [0, 1]})

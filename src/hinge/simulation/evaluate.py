@@ -279,7 +279,7 @@ def as_recorded(
     """A trace as by `as_trace`; or a log, where the remote's answer is missing in some rows."""
     is_file = isinstance(trace, str | PathLike) and bool(Path(trace).suffix or len(Path(trace).parts) > 1)
     is_file = is_file or (isinstance(trace, str) and trace not in trace_names() and Path(trace).is_file())
-    if is_file or isinstance(trace, Mapping) or (hasattr(trace, "columns") and not isinstance(trace, Trace)):
+    if is_file or isinstance(trace, Mapping) or hasattr(trace, "__arrow_c_stream__"):
         return read_recorded(trace, columns, confidence or max_softmax)
     if not isinstance(trace, str | Trace | Log):
         raise TypeError(f"evaluate: trace must be a Trace, a Log, a file, a name or a frame, got {trace!r:.200}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from hinge._checks import did_you_mean
 from hinge.errors import UnknownName
-from hinge.traces.files import read_log, read_npz, read_recorded, read_trace, write_trace
+from hinge.traces.files import read_log, read_recorded, read_stream, read_trace, write_trace
 from hinge.traces.log import Log
 from hinge.traces.trace import Trace
 
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable  # moved in Python 3.11, and gone from here in 3.14
 
 __all__ = [
-    "Log", "Trace", "describe", "load_trace", "read_log", "read_recorded", "read_trace", "trace_names", "write_trace",
+    "Log",
+    "Trace",
+    "describe",
+    "load_trace",
+    "read_log",
+    "read_recorded",
+    "read_stream",
+    "read_trace",
+    "trace_names",
+    "write_trace",
 ]
 
 _SUFFIX = ".npz"
@@ -48,7 +57,7 @@ def load_trace(name: str) -> Trace:
         file = "; read_trace reads a file" if "." in name or "/" in name else ""
         raise UnknownName(f"no trace is called {name!r}{did_you_mean(name, shipped)}{file}")
     with shipped[name].open("rb") as stream:
-        return cast(Trace, read_npz(shipped[name].name, stream))  # every row of these is answered
+        return cast(Trace, read_stream(shipped[name].name, stream))  # every row of these is answered
 
 
 def describe(name: str) -> Mapping[str, str]:

@@ -1,9 +1,9 @@
-"""Traces and logs in files, by the end of the file's name.
+"""Traces and logs in files, by the end of the file's name, and in frames.
 
     .csv .tsv   readable anywhere; keeps the columns bit by bit, but neither name nor provenance
     .jsonl      an object in every line, as `hinge device --json` prints; is read, not written
     .npz        compact; keeps everything
-    .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
+    .parquet    for data frames; keeps everything
 
 A text file may be compressed: .csv.gz, .tsv.gz, .jsonl.gz. Columns are confidence,local,remote[,label][,cost] in any
 order and case, or as `columns` says; `truth` is another name for `label`. Of tasks other than classification they are
@@ -11,21 +11,17 @@ confidence,agreed[,local_right,remote_right][,cost], and answers are read where 
 another name for `agreed`. Rows are put in order of `time` (also `timestamp`), where there is one. Other columns are
 ignored; what is read is named after its file.
 
-CSV: a header, then one line per sample; fields are separated by commas, semicolons, tabs or bars, whichever cut the
-header into most names, and stripped of surrounding blanks. Numbers are written so that they read back bit by bit;
-where semicolons separate, a comma may be the decimal point. Labels are integers where every label in the file is one
-(without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another program has
-written as a float. Reading converts whole columns, a block of lines at a time; only if something in a block is wrong it
-is looked through line by line.
+CSV and Parquet are read by pyarrow, which also takes frames of pandas, polars and others without a copy. In a CSV, a
+header is followed by a line per sample; fields are separated by commas, semicolons, tabs or bars, whichever cut the
+header into most names, and stripped of surrounding blanks; blank lines are passed over. Where semicolons separate, a
+comma may be the decimal point. Labels are integers where every label in the file is one (without leading zeros, as 01
+and 1 may differ), else all of them are text; 3.0 is the 3 that another program has written as a float.
 
 npz: one compressed array per column, and `metadata` for name and provenance, as JSON. Also reads what `numpy.savez`
 makes of two models' saved outputs: local_logits, remote_logits and, if known, labels. Nothing is ever unpickled.
 
-Parquet: one column each, name and provenance in the schema's metadata.
-
 Where the remote's answer is missing in some rows (empty, or null) the file holds a `Log`: the remote was asked only
-about the others. Where the truth is missing in some rows, accuracies are those of the others. A small file may stand
-for a large table. What it would take once it is unpacked is checked before it is (`MAX_BYTES`).
+about the others. Where the truth is missing in some rows, accuracies are those of the others.
 """
 
 import csv
@@ -33,294 +29,249 @@ import gzip
 import io
 import json
 import logging
-import math
 import os
 import re
 import stat
-import zipfile
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib import import_module
-from itertools import chain, compress, islice
+from itertools import islice
 from os import PathLike
 from pathlib import Path, PurePath
-from reprlib import Repr
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numpy.lib import format
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
 from hinge._files import replacing
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
-from hinge.traces import trace as traces
+from hinge.traces.columns import (
+    ANSWERS,
+    BESIDE,
+    MAX_LABEL,
+    NEEDED,
+    OPTIONAL,
+    InvalidValueIn,
+    are_known,
+    check_there,
+    named,
+    of_table,
+)
 from hinge.traces.log import Log
-from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Frame, Trace, answered, label_problem
+from hinge.traces.trace import Trace
 
 _log = logging.getLogger(__name__)
-MAX_BYTES = 2**31  # of a table, unpacked
-MAX_COLUMNS = 2**14
+Columns = Mapping[str, str] | None  # what columns are called in a file, by our names
 
 
-def packed(trace: Trace) -> str:
-    """Name and provenance, as JSON.
+class ArrowStream(Protocol):
+    """A frame of pandas or polars, a table of Arrow, and whatever else has Arrow's PyCapsule interface."""
 
-    >>> packed(Trace([0.5], [1], [2], name="log", about={"date": "2026-01-31"}))
-    '{"name": "log", "about": {"date": "2026-01-31"}}'
-    """
-    return json.dumps({"name": trace.name, "about": dict(trace.about)})
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-class Reading(NamedTuple):
-    """What a table is read with."""
-
-    columns: Mapping[str, str] | None = None  # their names for our columns
-    measure: ConfidenceMeasure = max_softmax  # of scores that stand in place of answers
+Table = Mapping[str, Any] | ArrowStream
+Origin = str | PathLike[str] | Table
 
 
-AS_IT_IS = Reading()
+class _Content(NamedTuple):
+    """What is in a file: all names of its columns, and the values of ours."""
+
+    names: Sequence[str]
+    columns: dict[str, Any]
+    metadata: str | None = None  # name and provenance, as JSON
 
 
-def recorded_in(where: str, names: Sequence[str], table: Frame, metadata: str | None, reading: Reading) -> Trace | Log:
-    """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
-    _check_width(where, len(names))
-    unnamed = {"name": PurePath(where.removesuffix(".gz")).stem, "about": None}
-    more: dict[str, Any] = unnamed if metadata is None else _unpacked(where, metadata)
+def _pyarrow(module: str = "pyarrow") -> Any:
     try:
-        found = traces.standard_columns(where, names, table, *reading)
-        audit, bin = (found.pop(column, None) for column in ("audit", "bin"))
-        if not _has_gaps(found["agreed" if "agreed" in found else "remote"]):
-            return Trace(**found, **more)
-        for name in ("label", "local_right", "remote_right"):
-            found.pop(name, None)
-        return Log(**found, audit=audit, bin=bin, name=more["name"])
-    except (TypeError, ValueError) as error:
-        named = str(error).startswith(where)
-        raise InvalidTrace(str(error) if named else f"{where}: {error}") from error
+        return import_module(module)
+    except ModuleNotFoundError:
+        missing = "CSV and Parquet files and frames need pyarrow: pip install 'hinge-gate[sim]'"
+        raise ModuleNotFoundError(missing, name=module) from None
 
 
-def _has_gaps(values: Any) -> bool:
-    """Whether answers are missing: a column of integers has none."""
-    return getattr(values, "dtype", np.dtype(object)) != np.int64 and not answered(values)[0].all()
+# -- CSV --------------------------------------------------------------------------------------------------------------
+
+_FLOAT = r"^(0|-?[1-9][0-9]*)\.0+$"  # an integer, as frames write it where another is missing
+_CHANGED = rf"^\s|\s\Z|{_FLOAT}"  # what does not read back
 
 
-def _check_width(where: str, columns: int) -> None:
-    if columns > MAX_COLUMNS:
-        raise InvalidTrace(f"{where}: there may be {MAX_COLUMNS} columns, got {columns}")
+def _read_csv(where: str, stream: IO[bytes], columns: Columns) -> _Content:
+    arrow, reader = _pyarrow(), _pyarrow("pyarrow.csv")
+    _check_utf8(where, stream)
+    names, delimiter = _header(where, stream)
+    found = named(f"{where}, line 1", names, columns)
+    check_there(f"{where}, line 1", "confidence", found, names)
+    stream.seek(0)
+    odd: list[Any] = []  # rows with more or fewer fields than the header
 
+    def skip(row: Any) -> str:
+        odd.append(row)
+        return "skip"
 
-def _check_size(where: str, size: int) -> None:
-    if size > MAX_BYTES:
-        raise InvalidTrace(f"{where}: a trace may take {MAX_BYTES} bytes of memory, this one takes {size}")
-
-
-def _unpacked(where: str, metadata: str) -> dict[str, Any]:
+    places = {ours: str(names.index(theirs)) for ours, theirs in found.items()}
+    batches = reader.open_csv(
+        stream,
+        reader.ReadOptions(
+            use_threads=False, column_names=[*map(str, range(len(names)))], skip_rows=1, block_size=2**20
+        ),
+        reader.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+        reader.ConvertOptions(
+            column_types=dict.fromkeys(places.values(), arrow.string()), include_columns=[*places.values()]
+        ),
+    )
+    parts: dict[str, list[Any]] = {ours: [] for ours in places}
+    rows = 0
     try:
-        found = json.loads(metadata)
-    except (ValueError, RecursionError):
-        raise InvalidTrace(f"{where}: the metadata is not JSON") from None
-    if not isinstance(found, dict) or found.keys() != {"name", "about"}:
-        raise InvalidTrace(f"{where}: the metadata must have 'name' and 'about', nothing else")
-    return found
+        for batch in batches:
+            for ours, place in places.items():
+                parts[ours].append(_converted(ours, batch[place], decimal_comma=delimiter == ";"))
+            rows += len(batch)
+    except InvalidValueIn as bad:
+        raise InvalidValueIn.at(bad.column, rows + bad.row, bad.problem) from None
+    blank = [row.number for row in odd if not row.text.strip()]
+    for row in odd:
+        if row.number not in blank:
+            line = _csv_line(stream, row.number - 2 - sum(number < row.number for number in blank))
+            raise InvalidTrace(f"{where}, {line}: {row.actual_columns} fields where the header has {len(names)}")
+    if not rows:
+        raise InvalidTrace(f"{where}: there are no samples")
+    values = {ours: np.concatenate(each) for ours, each in parts.items() if ours not in ANSWERS}
+    return _Content(names, values | _labels({ours: each for ours, each in parts.items() if ours in ANSWERS}))
 
 
-_BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
-_KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
-_TOLD = {"remote": "remote?", "label": "label?"}  # columns beside: where there is one; these hold no others until all
-# are read
-_IN_WORDS = {"true": "1", "yes": "1", "false": "0", "no": "0"}  # how far something agrees, or is right
-_INTEGER_DIGITS = 20  # of the longest int64, its sign included
-_FOREIGN = re.compile("[\0\udc80-\udcff]")  # in text that is no UTF-8: a byte that none has, or a zero of UTF-16
-_FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
+def _converted(column: str, fields: Any, decimal_comma: bool) -> Any:
+    """Numbers of a column of numbers; of others the text, and of labels that in its distinct values."""
+    texts = _texts(column, fields)
+    if column in ANSWERS:
+        return texts.dictionary_encode()
+    return texts.to_numpy(zero_copy_only=False) if column in BESIDE else _numbers(column, texts, decimal_comma)
 
 
-def read_csv(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
-    """The trace or log in a CSV file; `where` stands at the front of errors."""
-    with _text(stream, errors="surrogateescape") as text:  # a field that is no UTF-8 is found out by its check
-        first = text.readline()
-        text.seek(0)
-        delimiter = max(",;\t|", key=first.count)  # that cuts the first line into most fields
-        lines = _lines(where, csv.reader(text, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True))
-        names = _header(where, next(lines, (1, []))[1], reading)
-        columns = _columns(where, names, lines, decimal_comma=delimiter == ";")
-    return recorded_in(where, list(columns), columns, None, AS_IT_IS)
+def _check_utf8(where: str, stream: IO[bytes]) -> None:
+    for number, line in enumerate(stream, 1):
+        try:
+            is_text = line.isascii() or bool(line.decode())
+        except UnicodeDecodeError:
+            is_text = False
+        if not is_text or (number == 1 and b"\0" in line):  # as every second byte of UTF-16 is
+            raise InvalidTrace(f"{where}, line {number}: is not UTF-8, as a CSV must be: save it as UTF-8")
 
 
-def write_csv(trace: Trace, stream: IO[bytes]) -> None:
-    """The trace as CSV; a label that a CSV cannot hold unchanged is an error."""
-    columns = {name: values.tolist() for name, values in trace.columns.items()}
-    for name, values in columns.items():
-        changed = {text for text in set(values) if isinstance(text, str) and text != _plain(text)}
-        if changed:
-            row, text = next((row, text) for row, text in enumerate(values) if text in changed)
-            blanks = text != text.strip()
-            lost = "has blanks around it, which CSV loses" if blanks else "reads back from CSV as an integer"
-            raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
-    with _text(stream, encoding="utf-8") as text:
-        text.write(",".join(columns) + "\n")
-        # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
-        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _plain(text: str) -> str:
-    """A label without blanks around it, and a whole number without its zeros."""
-    text = text.strip()
-    number = _FLOAT.fullmatch(text)
-    return number[1] if number else text
-
-
-@contextmanager
-def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict") -> Iterator[io.TextIOWrapper]:
-    text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline="")  # -sig: Excel puts a mark in front
-    try:
-        yield text
-    finally:
-        text.detach()  # else it would close the stream, which is not ours
-
-
-def _lines(where: str, reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Every row, with the line that it begins on: a quoted field may go over several. Blank lines are for the end."""
-    line, blank = 1, 0
-    try:
-        for row in reader:
-            if len(row) <= 1 and line > 1 and not "".join(row).strip():
-                blank = blank or line
-            elif blank:
-                raise InvalidTrace(f"{where}, line {blank}: is blank, and not at the end")
-            else:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InvalidTrace(f"{where}, line {line}: {error}") from None
-
-
-def _header(where: str, row: list[str], reading: Reading) -> list[str]:
+def _header(where: str, stream: IO[bytes]) -> tuple[list[str], str]:
+    """The names in the first line, and what separates them."""
+    row, delimiter = next(((row, mark) for _, row, mark in _csv_rows(stream)), ([], ","))
     names = [name.strip() for name in row]
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
-    _check_width(f"{where}, line 1", len(names))
+    return names, delimiter
+
+
+def _csv_rows(stream: IO[bytes]) -> Iterator[tuple[int, list[str], str]]:
+    """Every row that is not blank, with the line that it begins on and what separates its fields."""
+    stream.seek(0)
+    text = io.TextIOWrapper(stream, "utf-8-sig", newline="")  # -sig: Excel puts a mark in front
     try:
-        names = traces.renamed(f"{where}, line 1", names, reading.columns)
-        traces.check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
-    except InvalidTrace:
-        if _FOREIGN.search("".join(row)):
-            raise InvalidTrace(f"{where}, line 1: is not UTF-8, as a CSV must be: save it as UTF-8") from None
-        raise
-    return names
+        first = text.readline()
+        delimiter = max(",;\t|", key=first.count)  # that cuts the first line into most fields
+        text.seek(0)
+        reader = csv.reader(text, delimiter=delimiter, skipinitialspace=delimiter != "\t")
+        line = 1
+        for row in reader:
+            if line == 1 or "".join(row).strip():
+                yield line, row, delimiter
+            line = reader.line_num + 1
+    finally:
+        text.detach()  # else it would close the stream
 
 
-def _columns(
-    where: str, names: Sequence[str], lines: Iterator[tuple[int, list[str]]], decimal_comma: bool
-) -> dict[str, NDArray[Any]]:
-    parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
-    while block := list(islice(lines, _BLOCK)):
-        try:
-            found = _converted(names, [row for _, row in block], decimal_comma)
-        except ValueError as failed:  # only then a line at a time
-            for line, row in block:
-                if len(row) != len(names):
-                    fields = f"{len(row)} fields where the header has {len(names)}"
-                    raise InvalidTrace(f"{where}, line {line}: {fields}") from None
-                try:
-                    _converted(names, [row], decimal_comma)
-                except ValueError as error:
-                    raise InvalidTrace(f"{where}, line {line}, {error}") from None
-            raise InvalidTrace(f"{where}: {failed}") from failed
-        for name, values in found.items():
-            parts[name].append(values)
-    if not parts:
-        raise InvalidTrace(f"{where}: there are no samples")
-    columns = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
-    for name, beside in _TOLD.items():
-        told = columns.pop(beside, None)
-        if told is not None and not told.all():
-            answers = np.full(len(told), None, object)
-            answers[told] = columns[name]
-            columns[name] = answers
-    return columns
+def _csv_line(stream: IO[bytes], row: int) -> str:
+    try:
+        return f"line {next(islice(_csv_rows(stream), row + 1, None))[0]}"
+    except csv.Error:  # a field that is larger than its limit
+        return f"row {row}"
 
 
-def _converted(names: Sequence[str], rows: Sequence[list[str]], decimal_comma: bool) -> dict[str, NDArray[Any]]:
-    """The columns of some lines; raises `ValueError` where one of them is wrong, which says what if it is the first."""
-    columns = {name: texts for name, texts in zip(names, zip(*rows, strict=True), strict=True) if name in _KNOWN}
-    asked = _given(columns["agreed" if "agreed" in names else "remote"])
-    found: dict[str, NDArray[Any]] = {}
-    for name, texts in columns.items():
-        try:
-            if name in FRACTIONS:
-                if name not in ("confidence", "cost"):
-                    texts = tuple(_IN_WORDS.get(text.strip().lower(), text) for text in texts)
-                needed = asked | (name == "confidence")
-                found[name] = _fractions(texts, decimal_comma, needed & (name not in ("local_right", "remote_right")))
-            elif name in _TOLD:
-                told = found[_TOLD[name]] = _given(texts) if name == "label" or "agreed" in names else asked
-                found[name] = _labels(texts if told.all() else list(compress(texts, told)))
-            else:
-                found[name] = np.array(texts, object) if name in BESIDE else _labels(texts)
-        except ValueError as error:
-            problem = "is not a number from 0 to 1" if name in FRACTIONS else error
-            raise ValueError(f"column {name}: {_SHORT.repr(texts[0])} {problem}") from None
-    return found
+def _texts(column: str, values: Any) -> Any:
+    """Fields without blanks around them."""
+    compute = _pyarrow("pyarrow.compute")
+    quoted = compute.match_substring_regex(values, r'^\s+"').to_numpy(zero_copy_only=False)
+    if quoted.any():  # which would be part of the label
+        raise InvalidValueIn.at(column, int(quoted.argmax()), "has blanks before its quotes")
+    return compute.utf8_trim_whitespace(values)
 
 
-def _given(texts: Sequence[str]) -> NDArray[np.bool_]:
-    return np.fromiter(map(str.strip, texts), np.bool_, len(texts))
-
-
-def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
-    """Where some labels are text, all are. An integer turns into the very text it was read from: see `_labels`."""
-    answers = [name for name in parts if name in ("local", "remote", "label")]
-    if len({part.dtype.kind for name in answers for part in parts[name] if part.size}) <= 1:
-        return parts
-    return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
-
-
-def _fractions(texts: Sequence[str], decimal_comma: bool, needed: NDArray[np.bool_]) -> traces.Floats:
-    if decimal_comma:
-        texts = [text.replace(",", ".") for text in texts]
-    if not needed.all():  # NaN says what is missing
-        texts = [text if text.strip() else "nan" for text in texts]
-    numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-    in_range = (numbers >= 0) & (numbers <= 1) | (np.isnan(numbers) & ~needed)
-    if not in_range.all() or "_" in "".join(texts):  # float() takes 0.2_5
-        raise ValueError("a number out of range")
+def _numbers(column: str, texts: Any, decimal_comma: bool) -> NDArray[np.float64]:
+    """Numbers, where some may be missing; of how far something agrees, or is right, also in words."""
+    arrow, compute = _pyarrow(), _pyarrow("pyarrow.compute")
+    plain = compute.replace_substring(texts, ",", ".") if decimal_comma else texts
+    if column not in ("confidence", "cost"):
+        lower = compute.utf8_lower(plain)
+        yes, no = (compute.is_in(lower, arrow.array(words)) for words in (["true", "yes"], ["false", "no"]))
+        plain = compute.if_else(yes, "1", compute.if_else(no, "0", plain))
+    plain = compute.if_else(compute.equal(plain, ""), None, plain)
+    try:
+        numbers: NDArray[np.float64] = plain.cast(arrow.float64()).to_numpy(zero_copy_only=False)
+    except arrow.ArrowInvalid:
+        row = next(row for row, text in enumerate(plain) if not _casts(text, arrow.float64()))
+        raise InvalidValueIn.at(column, row, f"must be a number from 0 to 1, got {texts[row].as_py()!r:.60}") from None
     return numbers
 
 
-def _labels(texts: Sequence[str]) -> traces.Labels:
-    plain = {text: _plain(text) for text in set(texts)}
-    if problem := next(filter(None, map(label_problem, plain.values())), None):
-        raise ValueError(problem)
-    if all(map(_plain_integer, plain.values())):
-        integers = {text: int(label) for text, label in plain.items()}
-        return np.fromiter(map(integers.__getitem__, texts), np.int64, len(texts))
-    return np.array(list(map(plain.__getitem__, texts)), np.str_)
-
-
-def _plain_integer(text: str) -> bool:
-    if len(text) > _INTEGER_DIGITS or not text.lstrip("-").isdecimal():
-        return False
+def _casts(value: Any, to: Any) -> bool:
     try:
-        return str(int(text)) == text and INTEGERS.min <= int(text) <= INTEGERS.max
-    except ValueError:  # --1
+        value.cast(to)
+    except ValueError:  # which Arrow's errors are
         return False
+    return True
 
 
-def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
-    """The trace or log in a file with a JSON object in every line; blank lines and a summary are passed over.
+def _labels(parts: Mapping[str, Sequence[Any]]) -> dict[str, NDArray[Any]]:
+    """Labels, integers where all of them are."""
+    arrow, compute = _pyarrow(), _pyarrow("pyarrow.compute")
+    coded = {column: _joined(arrow.chunked_array(each)) for column, each in parts.items()}
+    told = {column: compute.replace_substring_regex(each.dictionary, _FLOAT, r"\1") for column, each in coded.items()}
+    told = {column: compute.if_else(compute.equal(each, ""), None, each) for column, each in told.items()}
+    try:
+        whole = {column: each.cast(arrow.int64()) for column, each in told.items()}
+        if all(each.cast(arrow.string()).equals(told[column]) for column, each in whole.items()):  # 01 and 1 may differ
+            told = whole
+    except arrow.ArrowInvalid:
+        pass
+    return {column: _decoded(told[column], each.indices) for column, each in coded.items()}
+
+
+def _write_csv(trace: Trace, stream: IO[bytes]) -> None:
+    """Write the trace as CSV; a label that a CSV cannot hold unchanged is an error."""
+    columns = {name: values.tolist() for name, values in trace.columns.items()}
+    for name, values in columns.items():
+        changed = {text for text in set(values) if isinstance(text, str) and re.search(_CHANGED, text)}
+        if changed:
+            row, text = next((row, text) for row, text in enumerate(values) if text in changed)
+            raise InvalidTrace(
+                f"write_trace: {name} in row {row} would change in CSV, got {text!r}; write .npz or .parquet"
+            )
+    text_stream = io.TextIOWrapper(stream, "utf-8", newline="")
+    text_stream.write(",".join(columns) + "\n")
+    # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
+    writer = csv.writer(text_stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerows(zip(*columns.values(), strict=True))
+    text_stream.detach()
+
+
+# -- lines of JSON ----------------------------------------------------------------------------------------------------
+
+
+def _read_jsonl(where: str, stream: IO[bytes], columns: Columns) -> _Content:
+    """An object in every line; blank lines and a summary are passed over.
 
     So is a last line that was cut, as of a log that is being written: a warning says so.
     """
-    rows: list[dict[str, Any]] = []
-    names: dict[str, None] = {}
+    table: dict[str, list[Any]] = {}
+    rows = 0
     for number, line in enumerate(stream, 1):
         if not line.strip():
             continue
@@ -331,173 +282,167 @@ def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Tr
                 _log.warning("%s, line %d: is cut, and left out; is the file being written?", where, number)
                 break
             raise InvalidTrace(f"{where}, line {number}: is not a JSON object ({printable(error)})") from None
-        if row.keys() != {"summary"}:  # the last line of `hinge device --json`
-            rows.append(row)
-            names.update(dict.fromkeys(row))
+        if row.keys() == {"summary"}:  # the last line of `hinge device --json`
+            continue
+        for name, value in row.items():
+            values = table.setdefault(name, [])
+            values.extend([None] * (rows - len(values)))
+            values.append(value)
+        rows += 1
     if not rows:
         raise InvalidTrace(f"{where}: there are no samples")
-    return recorded_in(where, list(names), _Rows(rows), None, reading)
+    found = named(where, list(table), columns)
+    return _Content(
+        list(table), {ours: table[name] + [None] * (rows - len(table[name])) for ours, name in found.items()}
+    )
 
 
-class _Rows:
-    """Objects, by column: made when one is asked for, as there may be a great many that nobody does."""
+def _jsonl_line(stream: IO[bytes], row: int) -> str:
+    stream.seek(0)
+    lines = (number for number, line in enumerate(stream, 1) if line.strip())
+    return f"line {next(islice(lines, row, None))}"
 
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
-        self._rows = rows
 
-    def __getitem__(self, name: str, /) -> list[Any]:
-        return [row.get(name) for row in self._rows]
-
+# -- npz --------------------------------------------------------------------------------------------------------------
 
 _METADATA = "metadata"
-_SMALL = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
-def read_npz(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
-    """The trace in an npz file; `where` stands at the front of errors."""
-    arrays = _Arrays(where, stream)
-    metadata = str(arrays[_METADATA]) if _METADATA in arrays.names else None
-    names = [name for name in arrays.names if name != _METADATA]
-    return recorded_in(where, names, arrays, metadata, reading)
+def _read_npz(where: str, stream: IO[bytes], columns: Columns) -> _Content:
+    content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
+    try:
+        arrays = np.load(content)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise ValueError("it is a single array")
+        metadata = str(arrays[_METADATA]) if _METADATA in arrays.files else None
+        names = [name for name in arrays.files if name != _METADATA]
+        return _Content(
+            names, {ours: arrays[theirs] for ours, theirs in named(where, names, columns).items()}, metadata
+        )
+    except InvalidTrace:
+        raise
+    except Exception as error:  # broken bytes surface anywhere in numpy, zipfile and zlib, with an error of any class
+        problem = printable(error) or type(error).__name__
+        raise InvalidTrace(f"{where}: cannot be read as npz ({problem})") from error
 
 
-def write_npz(trace: Trace, stream: IO[bytes]) -> None:
-    """The trace as npz, labels in as few bytes as they need."""
-    arrays: dict[str, Any] = {name: _small(values) for name, values in trace.columns.items()}
-    arrays[_METADATA] = np.array(packed(trace))
+def _write_npz(trace: Trace, stream: IO[bytes]) -> None:
+    """Write the trace as npz, labels in as few bytes as they need."""
+    arrays: dict[str, Any] = {name: _without_objects(values) for name, values in trace.columns.items()}
+    arrays[_METADATA] = np.array(_packed(trace))
     np.savez_compressed(stream, **arrays)
 
 
-def _small(values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype.kind == "O":  # labels that are missing in rows: nothing is pickled
-        text = traces.kind(values) == "text"
-        return np.array([("" if text else np.nan) if label is None else label for label in values])
-    if values.dtype.kind == "i":
-        low, high = values.min(), values.max()
-        for small in _SMALL:
-            if np.iinfo(small).min <= low and high <= np.iinfo(small).max:
-                return values.astype(small)
-    return values
+def _without_objects(values: NDArray[Any]) -> NDArray[Any]:
+    """Labels with gaps as text or floats, as nothing is pickled."""
+    if values.dtype.kind != "O":
+        return values
+    gap = "" if any(isinstance(label, str) for label in values) else np.nan
+    return np.array([gap if label is None else label for label in values])
 
 
-class _Arrays:
-    """The arrays of an npz file, whose every defect is an `InvalidTrace`."""
-
-    def __init__(self, where: str, stream: IO[bytes]) -> None:
-        self._where = where
-        content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
-        try:
-            if content.getvalue().startswith(format.MAGIC_PREFIX):
-                raise ValueError("it is a single array")
-            self._file = zipfile.ZipFile(content)
-            members = self._file.infolist()
-        except Exception as error:
-            raise self._damaged("it", error) from error
-        self._members = {member.filename.removesuffix(".npy"): member for member in members}
-        self.names: Sequence[str] = list(self._members)
-        _check_size(where, sum(member.file_size for member in members))
-
-    def __getitem__(self, name: str, /) -> NDArray[Any]:
-        try:
-            member = self._members[name]
-            with self._file.open(member) as stream:
-                version = format.read_magic(stream)
-                read = format.read_array_header_1_0 if version == (1, 0) else format.read_array_header_2_0
-                shape, _, dtype = read(stream)
-            if math.prod(shape) * dtype.itemsize > member.file_size and not dtype.hasobject:
-                raise ValueError("it holds less than it says")
-            with self._file.open(member) as stream:
-                array: NDArray[Any] = format.read_array(stream, allow_pickle=False)
-        except Exception as error:
-            raise self._damaged(f"array {printable(name, 60)}", error) from error
-        return array
-
-    def _damaged(self, what: str, error: Exception) -> InvalidTrace:
-        # Broken bytes surface anywhere in numpy, zipfile and zlib, with an error of any class.
-        problem = printable(error) or type(error).__name__
-        return InvalidTrace(f"{self._where}: {what} cannot be read as npz ({problem})")
-
+# -- Parquet, and frames ----------------------------------------------------------------------------------------------
 
 _SCHEMA_KEY = b"hinge"
 
 
-def read_parquet(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
-    """The trace or log in a Parquet file; `where` stands at the front of errors."""
-    arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+def _read_parquet(where: str, stream: IO[bytes], columns: Columns) -> _Content:
+    arrow, parquet = _pyarrow(), _pyarrow("pyarrow.parquet")
     content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
     try:
-        schema = parquet.ParquetFile(content).schema_arrow
-        texts = [field.name for field in schema if field.type in (arrow.string(), arrow.large_string())]
-        file = parquet.ParquetFile(content, read_dictionary=texts)  # text that repeats is kept once
-        found = file.metadata
-        groups = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
-        _check_size(where, max(groups, found.num_rows * found.num_columns * np.dtype(np.float64).itemsize))
-        table = file.read()
-        metadata = (table.schema.metadata or {}).get(_SCHEMA_KEY)
-        text = None if metadata is None else metadata.decode()
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _no_parquet(where, error) from error
-    return recorded_in(where, table.column_names, _Columns(where, arrow, table), text, reading)
+        file = parquet.ParquetFile(content)
+        names = file.schema_arrow.names
+        found = named(where, names, columns)
+        table = file.read(columns=[*found.values()])
+        values = {ours: _as_numpy(table[theirs]) for ours, theirs in found.items()}
+        metadata = (file.schema_arrow.metadata or {}).get(_SCHEMA_KEY)
+        return _Content(names, values, None if metadata is None else metadata.decode())
+    except (arrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        raise InvalidTrace(f"{where}: cannot be read as Parquet ({printable(error)})") from error
 
 
-def _no_parquet(where: str, error: Exception) -> InvalidTrace:
-    return InvalidTrace(f"{where}: cannot be read as Parquet ({printable(error)})")
-
-
-def write_parquet(trace: Trace, stream: IO[bytes]) -> None:
-    """The trace as Parquet."""
-    arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
-    table = arrow.table(trace.columns).replace_schema_metadata({_SCHEMA_KEY: packed(trace).encode()})
+def _write_parquet(trace: Trace, stream: IO[bytes]) -> None:
+    arrow, parquet = _pyarrow(), _pyarrow("pyarrow.parquet")
+    table = arrow.table(dict(trace.columns)).replace_schema_metadata({_SCHEMA_KEY: _packed(trace).encode()})
     parquet.write_table(table, stream)
 
 
-class _Columns:
-    """The columns of a table of Arrow as arrays, whose every defect is an `InvalidTrace`."""
-
-    def __init__(self, where: str, arrow: Any, table: Any) -> None:
-        self._where, self._arrow, self._table = where, arrow, table
-
-    def __getitem__(self, name: str, /) -> Any:
-        try:
-            column = self._table.column(name)
-            if self._arrow.types.is_dictionary(column.type):  # categories, as frames keep repeated text
-                texts = chain.from_iterable(part.dictionary.to_pylist() for part in column.chunks)
-                longest = max((len(str(text)) for text in texts), default=0)
-                _check_size(self._where, len(column) * longest * np.dtype("U1").itemsize)
-                column = column.cast(column.type.value_type)
-            return column.to_numpy(zero_copy_only=False)
-        except (self._arrow.ArrowException, KeyError) as error:  # KeyError: two columns of one name
-            raise _no_parquet(self._where, error) from error
+def _as_numpy(column: Any) -> NDArray[Any]:
+    """A column of Arrow; text and categories are made of their distinct values."""
+    arrow, types = _pyarrow(), _pyarrow().types
+    if types.is_decimal(column.type):
+        column = column.cast(arrow.float64())
+    if column.null_count and types.is_integer(column.type):  # which numpy would turn into floats
+        column = column.dictionary_encode()
+    if types.is_string(column.type) or types.is_large_string(column.type) or types.is_string_view(column.type):
+        column = column.cast(arrow.large_string()).dictionary_encode()
+    if not types.is_dictionary(column.type):
+        return np.asarray(column.to_numpy())
+    coded = _joined(column)
+    return _decoded(coded.dictionary, coded.indices)
 
 
-def _pyarrow(module: str) -> Any:
+def _joined(column: Any) -> Any:
+    """A column of categories, in one piece."""
+    return column.unify_dictionaries().combine_chunks()
+
+
+def _decoded(distinct: Any, indices: Any) -> NDArray[Any]:
+    told = [*distinct.to_pylist(), *[None] * bool(indices.null_count)]
+    odd = (
+        each is None or (isinstance(each, str) and (not 0 < len(each) <= MAX_LABEL or "\0" in each)) for each in told
+    )
+    values = np.array(told, object if any(odd) else None)  # numpy drops a NUL at an end
+    return np.asarray(values[indices.fill_null(len(told) - 1).to_numpy(zero_copy_only=False)])
+
+
+def frame_columns(where: str, frame: Table, columns: Columns, measure: ConfidenceMeasure) -> dict[str, NDArray[Any]]:
+    """Return the columns of a trace, or of a log, in a frame or a dict: under our names, checked, in order of time.
+
+    >>> table = {"Time": [2, 1], "local": [[0.1, 0.9], [0.8, 0.2]], "remote": [1, 0]}
+    >>> {name: values.round(3).tolist() for name, values in frame_columns("log", table, None, max_softmax).items()}
+    {'local': [0, 1], 'remote': [0, 1], 'confidence': [0.8, 0.9]}
+    """
+    if isinstance(frame, Mapping):
+        names = list(frame)
+        found = {ours: frame[theirs] for ours, theirs in named(where, names, columns).items()}
+        return of_table(where, names, found, measure)
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise TypeError(f"{where}: must be a pandas or polars frame, or a dict of columns, got {frame!r:.200}")
+    arrow = _pyarrow()
     try:
-        return import_module(module)
-    except ModuleNotFoundError:
-        missing = "traces in .parquet need pyarrow: pip install 'hinge-gate[parquet]'"
-        raise ModuleNotFoundError(missing, name=module) from None
+        table = arrow.table(frame)
+    except (arrow.ArrowException, ValueError, TypeError) as error:  # columns of one name, or of mixed types
+        raise InvalidTrace(f"{where}: {printable(error)}") from error
+    values = {ours: _as_numpy(table[name]) for ours, name in named(where, table.column_names, columns).items()}
+    return of_table(where, table.column_names, values, measure)
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _in_row(stream: IO[bytes], row: int) -> str:
+    return f"row {row}"
 
 
 class _Format(NamedTuple):
-    read: Callable[[str, IO[bytes], Reading], Trace | Log]
+    read: Callable[[str, IO[bytes], Columns], _Content]
+    place: Callable[[IO[bytes], int], str]  # where a row is
     write: Callable[[Trace, IO[bytes]], None] | None = None
 
 
 _FORMATS = {
-    ".csv": _Format(read_csv, write_csv),
-    ".tsv": _Format(read_csv),
-    ".jsonl": _Format(read_jsonl),
-    ".npz": _Format(read_npz, write_npz),
-    ".parquet": _Format(read_parquet, write_parquet),
+    ".csv": _Format(_read_csv, _csv_line, _write_csv),
+    ".tsv": _Format(_read_csv, _csv_line),
+    ".jsonl": _Format(_read_jsonl, _jsonl_line),
+    ".npz": _Format(_read_npz, _in_row, _write_npz),
+    ".parquet": _Format(_read_parquet, _in_row, _write_parquet),
 }
 _TEXTS = (".csv", ".tsv", ".jsonl")  # which may be compressed
-Origin = str | PathLike[str] | Frame
 
 
-def read_trace(
-    source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
-) -> Trace:
-    """The trace in a file, or in a pandas or polars frame; one that is damaged raises `InvalidTrace`, which says where.
+def read_trace(source: Origin, columns: Columns = None, measure: ConfidenceMeasure = max_softmax) -> Trace:
+    """Read the trace in a file, or in a frame; one that is damaged raises `InvalidTrace`, which says where.
 
     Files end in .csv, .tsv, .jsonl (each also in .gz), .npz or .parquet. `columns` says what columns are called in the
     file where that is something else: `{"confidence": "score"}`. Where `local` holds scores, `measure` makes the
@@ -517,8 +462,8 @@ def read_trace(
     raise InvalidTrace(f"{name}: {some}; read_log reads such a log, and evaluate takes it")
 
 
-def read_log(source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax) -> Log:
-    """The log in a file or frame as for `read_trace`, in which the remote's answer may be missing (empty, or null).
+def read_log(source: Origin, columns: Columns = None, measure: ConfidenceMeasure = max_softmax) -> Log:
+    """Read the log in a file or frame as for `read_trace`, in which answers of the remote may be missing (empty, null).
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "answers.jsonl")
@@ -532,40 +477,71 @@ def read_log(source: Origin, columns: Mapping[str, str] | None = None, measure: 
     return Log(found.confidence, found.local, found.remote, found.cost, agreed=found.columns.get("agreed"))
 
 
-def read_recorded(
-    source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
-) -> Trace | Log:
-    """The trace in a file or frame; or the log, where the remote's answer is missing in some rows."""
-    reading = Reading(columns, measure)
+def read_recorded(source: Origin, columns: Columns = None, measure: ConfidenceMeasure = max_softmax) -> Trace | Log:
+    """Read the trace in a file or frame; or the log, where the remote's answer is missing in some rows."""
     if not isinstance(source, str | PathLike):
-        names: Any = getattr(source, "columns", source)
-        return recorded_in("frame", list(names), source, '{"name": "", "about": {}}', reading)
-    form = _format("read_trace", source)
-    where = printable(os.fspath(source), 4096)  # which may hold anything but zeros
-    with open(source, "rb", opener=_open_at_once) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise InvalidTrace(f"{where}: not a file")
-        return form.read(where, _decompressed(where, stream), reading)
+        try:
+            return _recorded(frame_columns("frame", source, columns, measure), {"name": ""})
+        except InvalidTrace as error:
+            raise InvalidTrace(f"frame: {str(error).removeprefix('frame: ')}") from error
+    _format("read_trace", source)  # refuses another before the file is opened
+    mode = os.stat(source).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would wait for a writer
+        raise InvalidTrace(f"{printable(os.fspath(source), 4096)}: not a file")
+    packed = str(source).lower().endswith(".gz")
+    with gzip.open(source) if packed else open(source, "rb") as stream:
+        return read_stream(printable(os.fspath(source), 4096), stream, columns, measure)
 
 
-def _decompressed(where: str, stream: IO[bytes]) -> IO[bytes]:
-    if not where.lower().endswith(".gz"):
-        return stream
+def read_stream(
+    where: str, stream: Any, columns: Columns = None, measure: ConfidenceMeasure = max_softmax
+) -> Trace | Log:
+    """Read the trace or log in an open file of that name, which stands at the front of errors."""
+    form = _format("read_trace", where)
+    unnamed: dict[str, Any] = {"name": PurePath(where.removesuffix(".gz")).stem}
     try:
-        content = gzip.GzipFile(fileobj=stream).read(MAX_BYTES + 1)
+        content = form.read(where, stream, columns)
+        found = of_table(where, content.names, content.columns, measure)
+        told = unnamed if content.metadata is None else _unpacked(where, content.metadata)
+        if "label" in content.columns and "label" not in found:
+            _log.warning("%s: column label is empty in all rows", where)
+        return _recorded(found, told)
+    except InvalidValueIn as bad:
+        raise InvalidTrace(f"{where}, {form.place(stream, bad.row)}: {bad.column} {bad.problem}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidTrace(f"{where}: cannot be read as gzip ({printable(error)})") from error
-    _check_size(where, len(content))
-    return io.BytesIO(content)
+    except (TypeError, ValueError, csv.Error) as error:
+        raise InvalidTrace(str(error) if str(error).startswith(where) else f"{where}: {printable(error)}") from error
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """A pipe is opened without waiting for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def _recorded(found: dict[str, NDArray[Any]], told: dict[str, Any]) -> Trace | Log:
+    """The trace that columns are; or the log, where answers of the remote are missing."""
+    columns: dict[str, Any] = dict(found)
+    audit, bin = (columns.pop(column, None) for column in ("audit", "bin"))
+    if are_known(columns["agreed" if "agreed" in columns else "remote"]).all():
+        return Trace(**columns, **told)
+    for name in ("label", "local_right", "remote_right"):
+        columns.pop(name, None)
+    return Log(**columns, audit=audit, bin=bin, name=told["name"])
+
+
+def _packed(trace: Trace) -> str:
+    """Name and provenance, as JSON."""
+    return json.dumps({"name": trace.name, "about": dict(trace.about)})
+
+
+def _unpacked(where: str, metadata: str) -> dict[str, Any]:
+    try:
+        found = json.loads(metadata)
+    except (ValueError, RecursionError):
+        raise InvalidTrace(f"{where}: the metadata is not JSON") from None
+    if not isinstance(found, dict) or found.keys() != {"name", "about"}:
+        raise InvalidTrace(f"{where}: the metadata must have 'name' and 'about', nothing else")
+    return found
 
 
 def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
-    """Writes the trace to a file, whole or not at all: a write that fails leaves an old file as it was.
+    """Write the trace to a file, whole or not at all: a write that fails leaves an old file as it was.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "log.npz")
@@ -582,7 +558,7 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
 
 
 def writer_of(owner: str, path: str | PathLike[str]) -> Callable[[Trace, IO[bytes]], None]:
-    """What writes a trace to a file of that name."""
+    """Return what writes a trace to a file of that name."""
     write = _format(owner, path).write
     if write is None or str(path).lower().endswith(".gz"):
         written = ", ".join(suffix for suffix, form in _FORMATS.items() if form.write)

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
-from hinge.traces.trace import Bools, Floats, Trace, answered, checked_labels, fractions, one_dimensional
+from hinge.traces.columns import Bools, Floats, InvalidValueIn, are_known, fractions, labels
+from hinge.traces.trace import Trace
 
-_NUMBERED = 1024  # bins of a device that keep their numbers: of more, those without samples would cost too much
+MAX_NUMBERED = 1024  # bins of a device that keep their numbers: of more, those without samples would cost too much
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -57,25 +58,32 @@ class Log:
     ) -> None:
         if agreed is None and (local is None or remote is None):
             raise InvalidTrace("Log: local and remote must be given, the answers, or agreed, how far these agree")
-        known, answers = answered(agreed if remote is None else remote)
-        agreements = None
-        if agreed is not None:
-            judged, agreements = answered(agreed)
-            if not np.array_equal(known, judged):
-                raise InvalidTrace("Log: remote and agreed must be missing in the same rows")
         confidences = fractions("confidence", confidence)
-        locals_ = None if local is None else checked_labels("local", local)
-        paid = None if cost is None else one_dimensional("cost", cost)
-        checks = None if audit is None else _flags(one_dimensional("audit", audit))
-        places = None if bin is None else _places(one_dimensional("bin", bin))
-        if any(each is not None and len(each) != len(known) for each in (confidences, locals_, paid, checks, places)):
-            raise InvalidTrace("Log: confidence, local, remote, cost, audit and bin must have one value per row each")
+        locals_ = None if local is None else labels("local", local)
+        agreements = None if agreed is None else fractions("agreed", agreed, gaps=True)
+        answers = None if remote is None else labels("remote", remote, gaps=True)
+        told = agreements if answers is None else answers
+        if told is None:
+            raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
+        known = are_known(told)
+        paid = None if cost is None else fractions("cost", cost, gaps=True)
+        checks, places = (None if each is None else np.asarray(each) for each in (audit, bin))
+        for each in (confidences, locals_, agreements, paid, checks, places):
+            if each is not None and each.shape != known.shape:
+                columns = "confidence, local, remote, agreed, cost, audit and bin"
+                raise InvalidTrace(f"Log: {columns} must have one value per row each")
+        if agreements is not None and not np.array_equal(known, are_known(agreements)):
+            raise InvalidTrace("Log: remote and agreed must be missing in the same rows")
         if not known.any():
             raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
-        said, spent = (None if each is None else each[known] for each in (locals_, paid))
-        answers = None if remote is None else answers
-        trace = Trace(confidences[known], said, answers, cost=spent, name=name, agreed=agreements)
-        fields = (confidences, locals_, known, trace, None if checks is None else checks & known, places, trace.name)
+        if paid is not None and (unpaid := known & np.isnan(paid)).any():
+            raise InvalidValueIn.at("cost", int(unpaid.argmax()), "must be a number where the remote answered")
+        parts = {"local": locals_, "remote": answers, "cost": paid, "agreed": agreements}
+        asked: dict[str, Any] = {column: values[known] for column, values in parts.items() if values is not None}
+        trace = Trace(confidences[known], **asked, name=name)
+        flags = None if checks is None else _flags(checks) & known
+        numbers = None if places is None else _places(places)
+        fields = (confidences, locals_, known, trace, flags, numbers, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)
 
@@ -109,7 +117,7 @@ class Log:
             return usual
         order = np.lexsort((self.bin, self.confidence))
         confidence, bins = self.confidence[order], self.bin[order]
-        numbered = bins[-1] < _NUMBERED
+        numbered = bins[-1] < MAX_NUMBERED
         steps = np.diff(bins, prepend=0 if numbered else bins[0])
         above = np.flatnonzero(steps)  # where a bin begins
         below = np.concatenate([[0.0], confidence])[above]
