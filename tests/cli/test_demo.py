@@ -227,7 +227,7 @@ def test_a_port_that_is_taken_is_one_line(capsys: Captured, out: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         problem = refusal(capsys, "demo", "--out", str(out), "--page", str(port))
-    assert f"--page {port}" in problem
+    assert f"127.0.0.1:{port}" in problem
     assert "in use" in problem
 
 

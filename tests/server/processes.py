@@ -48,9 +48,3 @@ def memory_kib(process: "subprocess.Popen[str]", field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise AssertionError(field)
-
-
-def processor_s(process: "subprocess.Popen[str]") -> float:
-    """The processor time that a process has taken, in seconds."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

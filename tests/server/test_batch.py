@@ -67,15 +67,6 @@ async def values(answer: "asyncio.Future[Any]") -> Any:
     return (await answer)["y"][:, 0].tolist()
 
 
-def test_an_idle_model_starts_at_once() -> None:
-    async def job(batcher: Batcher, gate: Gate) -> None:
-        gate.open.set()
-        for value in (1.0, 2.0):
-            assert await values(batcher.run(row(value))) == [2 * value]
-
-    assert drive(job) == ([1, 1], [1, 1])
-
-
 def test_requests_that_wait_are_run_together_and_parted_rightly() -> None:
     async def job(batcher: Batcher, gate: Gate) -> None:
         first = await busy(batcher, gate)
@@ -152,17 +143,6 @@ def test_workers_run_at_the_same_time() -> None:
     assert drive(job, workers=2)[0] == [1, 1]
 
 
-def test_a_request_that_nobody_waits_for_harms_nobody() -> None:
-    async def job(batcher: Batcher, gate: Gate) -> None:
-        first = await busy(batcher, gate)
-        first.cancel()
-        second = batcher.run(row(2))
-        gate.open.set()
-        assert await values(second) == [4]
-
-    drive(job)
-
-
 # -- large requests, and those that nobody waits for ------------------------------------------------------------------
 
 
@@ -205,19 +185,6 @@ def stepwise(job: Callable[[Batcher, Steps], Awaitable[None]], *, batchable: boo
 
     asyncio.run(main())
     return steps.seen
-
-
-def test_a_large_request_that_is_cancelled_is_run_no_further() -> None:
-    async def job(batcher: Batcher, steps: Steps) -> None:
-        large = batcher.run(row(*range(100)))
-        await until(lambda: steps.seen == [0])
-        large.cancel()
-        await asyncio.sleep(0)
-        small = batcher.run(row(-1))
-        steps.steps.release(2)
-        assert await values(small) == [-2]
-
-    assert stepwise(job) == [0, -1]
 
 
 def test_what_is_cancelled_while_it_waits_is_never_run_and_not_kept() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
@@ -50,6 +51,16 @@ class EventLog(logging.Logger):
 
     def write(self, level: str, event: str, **fields: object) -> None:
         self.log(LEVELS[level], event, extra={"fields": fields})
+
+    @contextmanager
+    def taking_alarms(self) -> Iterator[None]:
+        """Take what the package warns of, such as a device's alarms, while the block runs."""
+        package = logging.getLogger("hinge")
+        package.addHandler(self.handlers[0])
+        try:
+            yield
+        finally:
+            package.removeHandler(self.handlers[0])
 
 
 class Metrics:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import os
 import signal
 import socket
@@ -153,23 +152,21 @@ class BaseServer(ABC):
 
         A second signal ends the draining. A server that cannot end in time ends the process, with status 1.
         """
-        alarms = logging.getLogger("hinge")  # what the package warns of, such as a device's alarms
-        alarms.addHandler(self.log.handlers[0])
-        run = self._start()
-        in_main = threading.current_thread() is threading.main_thread()
-        before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
-        try:
-            announce(run.url)
-            while run.thread.is_alive() and not run.stops:
-                run.thread.join(_LOOK_S)  # a signal that the kernel gave to another thread is handled here
-        finally:
-            if not run.stops:  # an error
-                run.stop()
-            if not run.join():
-                os._exit(1)
-            alarms.removeHandler(self.log.handlers[0])
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with self.log.taking_alarms():
+            run = self._start()
+            in_main = threading.current_thread() is threading.main_thread()
+            before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
+            try:
+                announce(run.url)
+                while run.thread.is_alive() and not run.stops:
+                    run.thread.join(_LOOK_S)  # a signal that the kernel gave to another thread is handled here
+            finally:
+                if not run.stops:  # an error
+                    run.stop()
+                if not run.join():
+                    os._exit(1)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def __enter__(self) -> Self:
         self.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -70,7 +71,10 @@ class LivePage:
             access_log=False,
         )
         self._server = uvicorn.Server(config)
-        self._socket = socket.create_server((HOST, port))
+        try:
+            self._socket = socket.create_server((HOST, port))
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), f"{HOST}:{port}") from None
         self.url = f"http://{HOST}:{self._socket.getsockname()[1]}/"
         sockets = {"sockets": [self._socket]}
         self._thread = Thread(target=self._server.run, kwargs=sockets, name="hinge-page", daemon=True)
