@@ -330,6 +330,7 @@ class Replayed:
 
 _HINTS = (  # what a failure to connect may mean, by how the URL begins
     ("https://", "closed the connection without a response", "does it want a certificate (--cert, --key)?"),
+    ("https://", "Connection reset by peer", "does it want a certificate (--cert, --key)?"),
     ("https://", "WRONG_VERSION_NUMBER", "does it speak http:// instead?"),
     ("http://", "closed the connection without a response", "does it speak https:// instead?"),
 )
