@@ -99,10 +99,7 @@ def show_page(device: Device, port: int, stack: ExitStack) -> "LivePage":
     """Serve the live page of a device until the stack is closed."""
     from hinge.device.page.page import LivePage
 
-    try:
-        live = stack.enter_context(LivePage(device, port))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, f"--page {port}") from error
+    live = stack.enter_context(LivePage(device, port))
     console.note(f"The live page is at {live.url}")
     return live
 
