@@ -1,31 +1,19 @@
-"""Messages of Protocol Buffers, walked field by field without making objects of them: to count, and to search.
+"""Messages of Protocol Buffers, walked field by field: of a model's file, what its classes are called."""
 
-Two bytes may become an object of a hundred, so what a stranger sends is looked through before a library decodes it.
-"""
-
-import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # how a field is written
 
 
-def fields(message: memoryview, wanted: frozenset[int] | None = None) -> Iterator[tuple[int, memoryview | int]]:
+def fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
     """The fields of a message: numbers, and the bytes of what has a length; damage raises `ValueError`.
-
-    Of fields that are not `wanted` most are left out, quickly: lists of numbers may have millions of them.
 
     >>> [(number, bytes(value)) for number, value in fields(memoryview(b"\\x0a\\x02hi"))]
     [(1, b'hi')]
-    >>> list(fields(memoryview(b"\\x0a\\x02hi\\x10\\x07"), frozenset({2})))
-    [(2, 7)]
     """
-    position, unwanted = 0, None if wanted is None else _run_of_others(wanted)
+    position = 0
     while position < len(message):
-        if unwanted is not None and (run := unwanted.match(message, position)):
-            position = run.end()
-            continue
         key, position = _varint(message, position)
         number, form = key >> 3, key & 7
         if not 0 < number < 2**29:
@@ -54,7 +42,7 @@ def parts(message: memoryview, *wanted: int) -> dict[int, list[Any]]:
     {1: 1, 2: 1, 3: 0}
     """
     found: dict[int, list[Any]] = {number: [] for number in wanted}
-    for number, value in fields(message, frozenset(wanted)):
+    for number, value in fields(message):
         if number in found:
             found[number].append(value)
     return found
@@ -90,20 +78,3 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
         if byte < 128:
             return value, position + index + 1
     raise ValueError("a number does not end")
-
-
-@lru_cache
-def _run_of_others(wanted: frozenset[int]) -> re.Pattern[bytes]:
-    """Matches any number of whole fields, one behind the other, of numbers up to 15 that are not wanted.
-
-    Of those with a length, only such as are shorter than 128 bytes: a pattern cannot count, but lists 128 cases.
-    """
-
-    def keys(form: int) -> bytes:
-        others = (number << 3 | form for number in range(1, 16) if number not in wanted)
-        return b"[%s]" % b"".join(b"\\x%02x" % key for key in others)
-
-    short = b"|".join(b"\\x%02x.{%d}" % (size, size) for size in range(128))
-    varint = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
-    forms = {_VARINT: varint, _FIXED64: b".{8}", _FIXED32: b".{4}", _LENGTH: b"(?:%s)" % short}
-    return re.compile(b"(?:%s)++" % b"|".join(keys(form) + rest for form, rest in forms.items()), re.DOTALL)
