@@ -13,131 +13,144 @@ and always offloads a bin that has never been offloaded. Solved for t, HI-LCB-li
     evidence_i = ((f_i + c - 1)⁺ / (1/√n_i + 1/√m))² / α                    (learned cost)
 
 and HI-LCB iff log t < max over j ≤ i of evidence_j. A known cost ties each bound to its own bin, so an offload
-refreshes what that one bound changes. A learned cost moves every bound at every offload, so expiries are dropped then,
-and found again when a bin comes up.
+refreshes that bin and those above. A learned cost moves every bound at every offload, so all are found anew when the
+next sample comes.
 """
 
 import math
-from typing import Annotated, NamedTuple
+from array import array
+from typing import Any, NamedTuple
 
 from hinge._checks import positive, truth
-from hinge.policies.expiry import ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
-from hinge.policies.policy import COUNT, SUM, Reals, Wholes
+from hinge.policies.expiry import ExpiryPolicy, expiry_from, has_expired
+from hinge.policies.policy import (
+    KEPT,
+    Decision,
+    Functions,
+    Reals,
+    Wholes,
+    from_cells,
+    real_column,
+    whole_column,
+)
+
+COUNT, SUM, SQUARES = 0, 1, 2  # the entries of `costs`
 
 
 class LicenceTable(NamedTuple):
-    """What HI-LCB and HI-LCB-lite know. Evidence first, then what is derived from it, then the parameters."""
+    """What HI-LCB and HI-LCB-lite know, what is derived from it, and the parameters."""
 
     offloads: Reals  # n_i
     agreements: Reals  # n_i · f_i
-    costs: Reals  # COUNT (m), SUM and SQUARES of the costs (learned cost)
+    costs: Reals  # their number m, sum and sum of squares, where the cost is learned
     expiry: Wholes
-    own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
-    best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
-    filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
-    strength: Reals  # √(α · the strongest evidence of bins 0..i) (HI-LCB, learned cost)
-    found: Annotated[Wholes, 1]  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
-    price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
+    own: Wholes  # the expiry by bin i's evidence alone
+    stale: Wholes  # whether all expiries have to be found anew
+    price: Reals  # what an offload costs, where that is known
     alpha: float
     offload_unseen: bool
     monotone: bool  # HI-LCB
+    learned: bool  # whether the cost is
 
 
-# -- known cost: one bound, and for HI-LCB the bins above that rest on it ---------------------------------------------
+def evidence(table: LicenceTable, bin: int, price: float) -> float:
+    """Return the evidence of a bin at a known price, or at the learned one where `price` is negative."""
+    n = table.offloads[bin]
+    if n == 0.0:
+        return 0.0
+    if price >= 0.0:
+        surplus = table.agreements[bin] / n + price - 1.0
+        return n * surplus * surplus / table.alpha if surplus > 0.0 else 0.0
+    m = table.costs[COUNT]
+    if m == 0.0:
+        return 0.0
+    surplus = table.agreements[bin] / n + table.costs[SUM] / m - 1.0
+    strength = surplus / (1.0 / math.sqrt(n) + 1.0 / math.sqrt(m))
+    return strength * strength / table.alpha if surplus > 0.0 else 0.0
 
 
-def own_expiry(table: LicenceTable, bin: int) -> int:
-    """The first time t with log t ≥ n ((f + γ - 1)⁺)² / α of a bin; 0 if it was never offloaded."""
-    offloads = table.offloads[bin]
-    if offloads == 0:
-        return 0
-    surplus = table.price[0] - (1.0 - table.agreements[bin] / offloads)
-    return expiry_from(offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0)
-
-
-def learn_known(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Renew or withdraw the licence of the offloaded bin, and of the bins above that hold theirs from it."""
-    count(table, bin, agreed)
-    own = own_expiry(table, bin)
+def refresh(table: LicenceTable, first: int, last: int) -> None:
+    """Find the own expiries of these bins anew, and what they change above them."""
+    price = -1.0 if table.learned else table.price[0]
+    for bin in range(first, last + 1):
+        table.own[bin] = expiry_from(evidence(table, bin, price)) if table.offloads[bin] > 0.0 else 0
+    best = 0
     if table.monotone:
-        table.own[bin] = own
-        spread(table, bin, now)
-    else:
-        table.expiry[bin] = own
+        for bin in range(first):
+            best = max(best, table.own[bin])
+    for bin in range(first, len(table.own) if table.monotone else last + 1):
+        best = max(best, table.own[bin]) if table.monotone else table.own[bin]
+        table.expiry[bin] = best if table.offloads[bin] > 0.0 or not table.offload_unseen else 0
 
 
-def spread(table: LicenceTable, bin: int, now: int) -> None:
-    """Carry the running maximum upwards from `bin`, as far as it changes anything."""
-    own, best = table.own, table.best
-    running = best[bin - 1] if bin > 0 else 0
-    for i in range(bin, len(own)):
-        if own[i] > running:
-            running = own[i]
-        before = best[i]
-        best[i] = running
-        if table.offloads[i] > 0 or not table.offload_unseen:
-            table.expiry[i] = running
-        # Expiries up to now have all run out, so that one of them may stand for another.
-        if running == before or (running <= now and before <= now):
-            return
+def refresh_all(table: LicenceTable) -> None:
+    """Find all expiries anew."""
+    refresh(table, 0, len(table.own) - 1)
+    table.stale[0] = 0
 
 
-def rebuild_known(table: LicenceTable) -> None:
-    """Recompute every expiry."""
-    for i in range(len(table.expiry)):
-        table.expiry[i] = own_expiry(table, i)
-    if table.monotone:
-        for i in range(len(table.own)):
-            table.own[i], table.best[i], table.expiry[i] = table.expiry[i], 0, 0
-        for i in range(len(table.own)):
-            spread(table, i, 0)
+def offload_expired(table: LicenceTable, bin: int, time: int) -> bool:
+    """Offload from the bin's expiry on, found anew if the cost was learned since."""
+    if table.stale[0]:
+        refresh_all(table)
+    return bool(time >= table.expiry[bin])
 
 
-# -- learned cost: every bound, found when it is asked for ------------------------------------------------------------
-
-
-def offloads_learned(table: LicenceTable, bin: int, time: int) -> bool:
-    """Compute the expiry from the evidence of the bin, or the strongest up to it, if it is not in the table."""
-    if time < table.expiry[bin]:
-        return False
-    if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
+def offload_at(table: LicenceTable, bin: int, time: int, price: float) -> bool:
+    """Offload unless the bound holds at this price."""
+    if table.offload_unseen and table.offloads[bin] == 0.0:
         return True
-    strength = best_strength(table, bin) if table.monotone else own_strength(table, bin)
-    fill(table, bin, expiry_from(strength * strength / table.alpha))
-    return time >= table.expiry[bin]
+    strongest = evidence(table, bin, price)
+    if table.monotone:
+        for below in range(bin):
+            strongest = max(strongest, evidence(table, below, price))
+    return time >= expiry_from(strongest)
 
 
-def own_strength(table: LicenceTable, bin: int) -> float:
-    """(f + c - 1)⁺ / (1/√n + 1/√m) of a bin that has been offloaded: √(α · evidence)."""
-    offloads, total = table.offloads[bin], table.costs[COUNT]
-    surplus = table.costs[SUM] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
-    return surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total)) if surplus > 0.0 else 0.0
+def learn_count(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
+    """Count an offload, and refresh what it changes."""
+    table.offloads[bin] += 1.0
+    table.agreements[bin] += agreed
+    if table.learned:
+        table.costs[COUNT] += 1.0
+        table.costs[SUM] += cost
+        table.costs[SQUARES] += cost * cost
+        table.stale[0] = 1
+    else:
+        refresh(table, bin, bin)
+    return KEPT
 
 
-def best_strength(table: LicenceTable, bin: int) -> float:
-    """The running maximum of the same up to this bin, continued from where it ends; an offload drops what was found."""
-    offloads, agreements, strength = table.offloads, table.agreements, table.strength
-    total = table.costs[COUNT]
-    cost, width = table.costs[SUM] / total + table.price[0], 1.0 / math.sqrt(total)
-    start = table.found[0] if table.filled[len(offloads)] > 0 else 0
-    running = strength[start - 1] if start > 0 else 0.0
-    for i in range(start, bin + 1):
-        n = offloads[i]
-        if n > 0.0:
-            surplus = cost - (1.0 - agreements[i] / n)
-            if surplus > 0.0:
-                own = surplus / (1.0 / math.sqrt(n) + width)
-                if own > running:
-                    running = own
-        strength[i] = running
-    table.found[0] = max(start, bin + 1)
-    return strength[bin]
+def reprice_bounds(table: LicenceTable, price: float, extra: float, time: int) -> None:
+    """Set the price, and find all expiries anew if it has moved."""
+    if table.price[0] != min(price + extra, 1.0):
+        table.price[0] = min(price + extra, 1.0)
+        refresh_all(table)
+
+
+def regroup_counts(table: LicenceTable, cells: Any, time: int) -> None:
+    """Take over the records of bins formed anew."""
+    from_cells(cells, table.offloads, table.agreements)
+    refresh_all(table)
+
+
+KNOWN = Functions(
+    offloads=has_expired,
+    learns=learn_count,
+    offloads_at=offload_at,
+    reprices=reprice_bounds,
+    regroups=regroup_counts,
+    rebuilds=refresh_all,
+)
+LEARNED = Functions(
+    offloads=offload_expired, learns=learn_count, offloads_at=offload_at, regroups=regroup_counts, rebuilds=refresh_all
+)
 
 
 class HILCBBase(ExpiryPolicy):
     """What HI-LCB and HI-LCB-lite share."""
 
-    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
+    evidence = ("offloads", "agreements", "costs")
 
     def __init__(
         self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
@@ -145,17 +158,35 @@ class HILCBBase(ExpiryPolicy):
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
-        learned, monotone = self.offload_cost is None, self.assumes_monotone
-        unused = ("own", "best", "strength") if not monotone else ("own", "best") if learned else ("strength",)
-        table = self.blank(LicenceTable, unused, monotone=monotone)
-        if learned:
-            self.start(table, offloads=offloads_learned, learns=learn_and_drop, rebuilds=drop_all, price=table.price)
-        else:
-            self.start(table, offloads=has_expired, learns=learn_known, rebuilds=rebuild_known, price=table.price)
+        learned = self.offload_cost is None
+        self.table = LicenceTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            costs=real_column(3 if learned else 0),
+            expiry=whole_column(self.bins),
+            own=whole_column(self.bins),
+            stale=whole_column(1),
+            price=array("d", [self.offload_cost or 0.0]),
+            alpha=self.alpha,
+            offload_unseen=self.offload_unseen,
+            monotone=self.assumes_monotone,
+            learned=learned,
+        )
+        self.functions = LEARNED if learned else KNOWN
+
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        if self.table.stale[0]:
+            refresh_all(self.table)
+        return super().decide(bin, cost)
+
+    def expiry(self, bin: int) -> int:
+        if self.table.stale[0]:
+            refresh_all(self.table)
+        return super().expiry(bin)
 
 
 class HILCBLite(HILCBBase):
-    """HI-LCB-lite: each bin is judged by its own offloads; O(1) to decide and, amortised, to learn.
+    """HI-LCB-lite: each bin is judged by its own offloads.
 
     `alpha` is the exploration parameter; the paper's regret bounds hold for alpha > 0.5. With `offload_cost=None` the
     mean cost is learned from the offloads.
@@ -164,9 +195,9 @@ class HILCBLite(HILCBBase):
     >>> for _ in range(12):
     ...     decision = policy.decide(11)
     ...     if decision.offload:
-    ...         policy.learn(decision, agreed=True)
+    ...         _ = policy.learn(decision, agreed=True)
     >>> print(policy.explain(11))
-    Bin 11 is accepted: local agreed in 6 of 6 offloads; checked again in 5 samples.
+    Bin 11 is accepted: 6 of 6 agreed; checked again in 5 samples.
     """
 
     name = "hi-lcb-lite"
@@ -185,7 +216,7 @@ class HILCB(HILCBBase):
     >>> for _ in range(12):
     ...     decision = policy.decide(11)
     ...     if decision.offload:
-    ...         policy.learn(decision, agreed=True)
+    ...         _ = policy.learn(decision, agreed=True)
     >>> policy.decide(12).offload, policy.decide(10).offload
     (False, True)
     """

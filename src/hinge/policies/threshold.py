@@ -1,16 +1,17 @@
 """Policies that never learn. Grade A.
 
-A fixed threshold, the two extremes, the oracle π* (Lemma 1 of the paper), and a threshold that is fitted once on
-labelled history.
+A threshold on the confidence, the two extremes, the oracle π* (Lemma 1 of the paper), and the threshold that would have
+been best on labelled history.
 """
 
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from hinge._checks import real, reals, whole
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.policy import Policy, Wholes, made, signature
+from hinge.policies.expiry import ExpiryPolicy, has_expired
+from hinge.policies.policy import FOREVER, KEPT, Functions, Policy, Wholes, make, signature
 
 
 class SettledTable(NamedTuple):
@@ -19,52 +20,62 @@ class SettledTable(NamedTuple):
     expiry: Wholes
 
 
-def learn_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Feedback changes nothing."""
+def learn_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
+    """Learn nothing."""
+    return KEPT
+
+
+SETTLED = Functions(offloads=has_expired, learns=learn_nothing)
 
 
 class FixedPolicy(ExpiryPolicy):
     """A policy whose decision for each bin is fixed from the start."""
 
-    weighs_cost = False
+    weighs_price = False
 
     def _settle(self, accepted: Sequence[bool]) -> None:
-        expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
-        self.start(SettledTable(expiry), offloads=has_expired, learns=learn_nothing)
+        self.table = SettledTable(array("q", [FOREVER if accept else 0 for accept in accepted]))
+        self.functions = SETTLED
 
-    def _sentence(self, bin: int, left: int | None) -> str:
-        verb = "offloaded" if left == 0 else "accepted"
-        return f"Bin {bin} is always {verb}: {self._rule()}."
+    def _seen(self, bin: int) -> str:
+        return self._rule()
+
+    def _lacking(self, bin: int) -> str:
+        return self._rule()
 
     def _rule(self) -> str:
         return f"the policy is {self.name}"
 
 
-class Static(FixedPolicy):
-    """A fixed threshold: bins below it are offloaded.
+class Threshold(FixedPolicy):
+    """Accept local answers from a confidence on.
 
-    Without a threshold the confidence counts as the probability of agreement, as is right for a calibrated one:
-    temperature scaling with a fixed threshold (arXiv 2406.09424) is this policy on `temperature(T)(max_softmax)`.
+    A gate has two bins for it, below the threshold and from it on. Where `bins` says how many uniform bins there are, a
+    bin is accepted if all of it lies at or above the threshold.
 
-    >>> [Static(bins=4, threshold=3).decide(bin).offload for bin in range(4)]
-    [True, True, True, False]
-    >>> Static(bins=16, offload_cost=0.3).threshold
-    12
+    >>> from hinge import Gate
+    >>> gate = Gate(Threshold(0.8))
+    >>> gate.decide(confidence=0.79).offload, gate.decide(confidence=0.8).offload
+    (True, False)
     """
 
-    name = "static"
+    name = "threshold"
     assumes_monotone = True
 
-    def __init__(self, bins: int = 16, threshold: int | None = None, offload_cost: float | None = None) -> None:
-        super().__init__(bins, offload_cost)
-        if threshold is None:  # the first bin whose lowest confidence exceeds 1 - cost
-            cost = real(type(self).__name__, "offload_cost", offload_cost, 0, 1)
-            threshold = next((bin for bin in range(self.bins) if bin / self.bins > 1.0 - cost), self.bins)
-        self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
-        self._settle([bin >= self.threshold for bin in range(self.bins)])
+    def __init__(self, threshold: float, bins: int | None = None) -> None:
+        owner = type(self).__name__
+        self.threshold = real(owner, "threshold", threshold, 0, 1)
+        super().__init__(2 if bins is None else bins, None)
+        self.edges = [self.threshold] if bins is None and 0.0 < self.threshold < 1.0 else None
+        first = 1 if bins is None else math.ceil(self.threshold * self.bins - 1e-9)
+        self._settle([bin >= first for bin in range(self.bins)])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"threshold": self.threshold, "bins": None if self.edges else self.bins}
 
     def _rule(self) -> str:
-        return f"the threshold is bin {self.threshold}"
+        return f"the threshold is {self.threshold:g}"
 
 
 class AlwaysLocal(FixedPolicy):
@@ -106,7 +117,6 @@ class Oracle(FixedPolicy):
     """
 
     name = "oracle"
-    merges_on = ("agreement",)
 
     def __init__(
         self, agreement: Sequence[float], offload_cost: float, bin_costs: Sequence[float] | None = None
@@ -123,26 +133,24 @@ class Oracle(FixedPolicy):
         self._settle([1.0 - value < cost for value, cost in zip(self.agreement, costs, strict=True)])
 
     def _rule(self) -> str:
-        return "accepting is cheaper where 1 - agreement < offload cost"
+        return "accepting pays where 1 - agreement < offload cost"
 
 
 class Offline(FixedPolicy):
     """The threshold that costs least on labelled history (arXiv 2304.11763): bins below it are offloaded.
 
-    The history must be of the same stream; HI-LCB does without.
-
     >>> policy = Offline.fit([0, 1, 2, 3, 3], [False, False, True, True, True], bins=4, offload_cost=0.5)
-    >>> policy.threshold
+    >>> policy.first
     2
     """
 
     name = "offline"
     assumes_monotone = True
 
-    def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
+    def __init__(self, first: int, bins: int = 16, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
-        self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
-        self._settle([bin >= self.threshold for bin in range(self.bins)])
+        self.first = whole(type(self).__name__, "first", first, 0, self.bins)
+        self._settle([bin >= self.first for bin in range(self.bins)])
 
     @classmethod
     def fit(cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5) -> Self:
@@ -159,13 +167,13 @@ class Offline(FixedPolicy):
             samples[bin] += 1
             agreed_here = float(answer) if isinstance(answer, bool) else answer
             errors[bin] += 1.0 - real(owner, f"agreed[{position}]", agreed_here, 0, 1)
-        best = total = sum(errors)  # threshold 0: accept everything
-        threshold = 0
+        best = total = sum(errors)  # accept everything
+        first = 0
         for bin in range(bins):
             total += samples[bin] * cost - errors[bin]
             if total <= best:
-                best, threshold = total, bin + 1
-        return cls(threshold, bins, cost)
+                best, first = total, bin + 1
+        return cls(first, bins, cost)
 
     @classmethod
     def settings(cls) -> frozenset[str]:
@@ -174,7 +182,8 @@ class Offline(FixedPolicy):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
         maker: Any = cls.fit if "history" in settings else cls
-        return made(cls, maker, settings, hint="; it is fitted on labelled history")
+        policy: Policy = make(cls, maker, settings, hint="; it is fitted on labelled history")
+        return policy
 
     def _rule(self) -> str:
-        return f"threshold {self.threshold} was cheapest on the history"
+        return f"bins from {self.first} on were cheaper locally on the history"
