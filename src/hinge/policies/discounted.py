@@ -11,11 +11,11 @@ Counts are kept in units of η^-t, in which nothing fades, and are brought back 
 
 import math
 from array import array
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hinge._checks import positive, real
 from hinge.errors import InvalidValue
-from hinge.policies.policy import KEPT, Explanation, Functions, Policy, Reals, from_cells, real_column, set_price
+from hinge.policies.policy import KEPT, Explanation, Functions, Policy, Reals, real_column, set_price
 
 _MAX_UNIT = 1e12
 

@@ -1,7 +1,7 @@
 """Policies that decide by expiry: every bin holds a licence to answer locally, and the licence expires.
 
-While a policy accepts, it learns nothing, so nothing that it knows changes but the clock, and its confidence bounds only
-fall as the clock goes on. Hence there is one number for each bin, its *expiry*, with
+While a policy accepts, it learns nothing, so nothing that it knows changes but the clock, and its confidence bounds
+only fall as the clock goes on. Hence there is one number for each bin, its *expiry*, with
 
     accept bin i at time t   ⇔   t < expiry[i]
 

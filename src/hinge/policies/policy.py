@@ -1,8 +1,8 @@
 """The contract of every policy: a table, functions on it, and a thin shell that decides, learns, explains and saves.
 
 A policy keeps what it knows in `table`, a named tuple of typed columns (`whole_column`, `real_column`) and numbers. Its
-`Functions` are plain functions on that table, in the subset of Python that numba compiles. The objects here call them as
-they are; the simulator compiles the same functions and calls them on numpy's arrays.
+`Functions` are plain functions on that table, in the subset of Python that numba compiles. The objects here call them
+as they are; the simulator compiles the same functions and calls them on numpy's arrays.
 
 What was learned is a set of sums (the columns named in `evidence`), so that merging is addition. Everything else in the
 table is either saved as it is (`saved`) or derived from these (`Functions.rebuilds`).
@@ -164,8 +164,8 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
-    evidence: ClassVar[tuple[str, ...]] = ()  # columns that are sums of what was learned: added up by `merge`
-    saved: ClassVar[tuple[str, ...]] = ()  # other columns that cannot be derived: saved as they are
+    evidence: tuple[str, ...] = ()  # columns that are sums of what was learned: added up by `merge`
+    saved: tuple[str, ...] = ()  # other columns that cannot be derived: saved as they are
     needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
     assumes_monotone: ClassVar[bool] = False  # whether it relies on agreement not falling with confidence
     weighs_price: ClassVar[bool] = True  # whether it decides by what an offload costs
@@ -209,7 +209,8 @@ class Policy(ABC):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Policy":
         """Return the policy built from settings that may hold more than it needs."""
-        return make(cls, cls, settings)
+        policy: Policy = make(cls, cls, settings)
+        return policy
 
     @classmethod
     def is_informed(cls) -> bool:
@@ -439,7 +440,7 @@ class Policy(ABC):
             raise InvalidState(f"{cls.__name__}: state is that of a gate; give its policy's part, state['policy']")
         version = state.get("hinge_state")
         if version != STATE_VERSION:
-            raise InvalidState(f"{cls.__name__}: this Hinge reads states of version {STATE_VERSION}, got {shown(version)}")
+            raise InvalidState(f"{cls.__name__}: state must be of version {STATE_VERSION}, got {shown(version)}")
         if state.get("policy") != cls.name:
             raise InvalidState(f"{cls.__name__}: state must be of {cls.name!r}, got {shown(state.get('policy'))}")
 

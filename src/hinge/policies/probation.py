@@ -81,7 +81,7 @@ FALL = 0.75  # the fall of agreement, everywhere, that is watched for
 MOVED = 0.02  # of the price
 LEAST = 1e-6  # a price is taken for at least this, and for at most 1 less this
 CERTAIN = 40.0  # nats; e^40 samples are for ever
-FALLEN, MISLED, LEARNED, BEGUN, CUT_AT = 0, 1, 2, 3, 4  # the entries of `sums`
+FALLEN, MISLED, LEARNED, BEGUN, EARLIER, CUT_AT = 0, 1, 2, 3, 4, 5  # the entries of `sums`
 
 
 class ProbationTable(NamedTuple):
@@ -95,7 +95,7 @@ class ProbationTable(NamedTuple):
     passed: Wholes  # samples accepted since the last offload without using the licence
     changed: Reals  # W
     predicted: Reals  # the mean by which others testified; 0: they did not
-    sums: Reals  # V, M, offloads and the time since all records were dropped; the price at which licences were cut
+    sums: Reals  # V, M, offloads since all records were dropped, that time, samples of others; the price of the last cut
     price: Reals  # what an offload costs, with what a budget adds to that
     dropped: Wholes  # how often records were dropped: of one bin, of all
 
@@ -132,7 +132,7 @@ def grant(table: ProbationTable, bin: int, seen: float, price: float, now: int) 
     if evidence <= 0.0:
         return 0
     held = number * expm1(min(evidence, CERTAIN)) - seen
-    audits = SCALE * sqrt((1.0 - q) * (now - table.sums[BEGUN])) / q
+    audits = SCALE * sqrt((1.0 - q) * (now - table.sums[BEGUN] + table.sums[EARLIER])) / q
     probation = SCALE * (1.0 + n) * exp(min(support(n, a, q) - table.sums[MISLED], CERTAIN))
     samples = min(held, audits, probation) * exp(-table.changed[bin])
     if samples <= 0.0:
@@ -186,7 +186,7 @@ def drop_all(table: ProbationTable, time: int) -> None:
         table.offloads[bin] = table.agreements[bin] = table.changed[bin] = table.predicted[bin] = 0.0
         table.samples[bin] = 0.0
         table.left[bin] = table.granted[bin] = table.passed[bin] = 0
-    table.sums[FALLEN] = table.sums[MISLED] = table.sums[LEARNED] = 0.0
+    table.sums[FALLEN] = table.sums[MISLED] = table.sums[LEARNED] = table.sums[EARLIER] = 0.0
     table.sums[BEGUN] = time
     table.dropped[1] += 1
 
@@ -294,7 +294,7 @@ class Probation(Policy):
             passed=whole_column(bins),
             changed=real_column(bins),
             predicted=real_column(bins),
-            sums=real_column(5),
+            sums=real_column(6),
             price=real_column(1, cost),
             dropped=whole_column(2),
         )
@@ -335,8 +335,10 @@ class Probation(Policy):
         return f", and {a:g} of {n:g} in the bins below" if n else ""
 
     def merge(self, state: Mapping[str, Any]) -> None:
-        super().merge(state)
         table = self.table
+        before = sum(table.offloads)
+        super().merge(state)
+        table.sums[EARLIER] += max(0.0, sum(table.offloads) - before)
         for bin in range(self.bins):
             table.samples[bin] = max(table.samples[bin], table.offloads[bin])
             if table.granted[bin] == 0 and table.offloads[bin] > 0.0:  # what is licensed goes on until its audit

@@ -46,12 +46,13 @@ def uniform(seed: int, time: int, draw: int) -> float:
 class RandomisedPolicy(Policy):
     """The base of randomised policies. Same seed, same samples, same feedback: same decisions, on every backend.
 
+    >>> from hinge.policies.policy import Functions
     >>> class Coin(RandomisedPolicy):
     ...     '''Offloads every sample with the same chance, and learns nothing.'''
     ...     def __init__(self, bins=16, chance=0.1, seed=0):
     ...         super().__init__(bins, None, seed)
     ...         self.chance = chance
-    ...         self.start((chance, self.seed), offloads=_toss, learns=lambda *_: None)
+    ...         self.table, self.functions = (chance, self.seed), Functions(_toss, learns=lambda *_: 0)
     ...     def offload_probability(self, bin):
     ...         return self.chance
     ...     def _ground(self, bin):

@@ -6,28 +6,27 @@ draw can be left out:
 
     offload with probability P(Beta(1 + a, 1 + n - a) ≤ q) = I_q(1 + a, 1 + n - a)
 
-which changes only when an offload is learned. A learned cost enters through its mean.
+which changes only when an offload is learned or the price moves.
 
 The posterior is one of coins. Where agreement is a number from 0 to 1, a coin of that chance is thrown and learned in
 its place (S. Agrawal and N. Goyal, "Analysis of Thompson Sampling for the Multi-armed Bandit Problem", COLT 2012).
 """
 
 import math
-from typing import NamedTuple
+from array import array
+from typing import Any, NamedTuple
 
-from hinge.policies.expiry import count, count_cost
-from hinge.policies.policy import COUNT, SUM, Reals
+from hinge.policies.policy import KEPT, Functions, Reals, from_cells, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
 class PosteriorTable(NamedTuple):
-    """Evidence, the offload probabilities it gives (known cost), and the parameters."""
+    """Evidence, the offload probabilities it gives, and the parameters."""
 
     offloads: Reals
     agreements: Reals
-    costs: Reals
     chances: Reals
-    price: Reals  # what an offload costs where that is known
+    price: Reals
     seed: int
 
 
@@ -71,37 +70,47 @@ def nonzero(x: float) -> float:
     return x if abs(x) > 1e-300 else 1e-300
 
 
-def chance(table: PosteriorTable, bin: int) -> float:
-    """The probability with which the posterior of a bin falls to q or below."""
-    cost = table.price[0]
-    if len(table.costs) > 0:
-        if table.costs[COUNT] == 0.0:
-            return 1.0  # no cost seen yet: nothing to weigh a wrong answer against
-        cost = table.costs[SUM] / table.costs[COUNT]
+def chance(table: PosteriorTable, bin: int, price: float) -> float:
+    """Return the probability with which the posterior of a bin falls to q or below."""
     agreements = table.agreements[bin]
-    return beta_cdf(1.0 - cost, 1.0 + agreements, 1.0 + table.offloads[bin] - agreements)
+    return beta_cdf(1.0 - price, 1.0 + agreements, 1.0 + table.offloads[bin] - agreements)
 
 
-def offloads_thompson(table: PosteriorTable, bin: int, time: int) -> bool:
+def offload_thompson(table: PosteriorTable, bin: int, time: int) -> bool:
     """Offload with the posterior chance that offloading is cheaper."""
-    probability = chance(table, bin) if len(table.costs) > 0 else table.chances[bin]
-    return uniform(table.seed, time, 0) < probability
+    return uniform(table.seed, time, 0) < table.chances[bin]
 
 
-def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def offload_thompson_at(table: PosteriorTable, bin: int, time: int, price: float) -> bool:
+    """Do so at a price for this sample alone."""
+    return uniform(table.seed, time, 0) < chance(table, bin, price)
+
+
+def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     """Update the posterior of the offloaded bin; the coin is that of the sample's time, in whatever order they come."""
-    count(table, bin, 1.0 if uniform(table.seed, time, 1) < agreed else 0.0)
-    if len(table.costs) > 0:
-        count_cost(table, cost)
-    else:
-        table.chances[bin] = chance(table, bin)
+    table.offloads[bin] += 1.0
+    table.agreements[bin] += 1.0 if uniform(table.seed, time, 1) < agreed else 0.0
+    table.chances[bin] = chance(table, bin, table.price[0])
+    return KEPT
 
 
 def rebuild_thompson(table: PosteriorTable) -> None:
-    """Find the probability of every bin again; with a learned cost none is kept."""
-    if len(table.costs) == 0:
-        for bin in range(len(table.chances)):
-            table.chances[bin] = chance(table, bin)
+    """Find the probability of every bin again."""
+    for bin in range(len(table.chances)):
+        table.chances[bin] = chance(table, bin, table.price[0])
+
+
+def reprice_thompson(table: PosteriorTable, price: float, extra: float, time: int) -> None:
+    """Set the price, and find the probabilities again if it has moved."""
+    if table.price[0] != min(price + extra, 1.0):
+        table.price[0] = min(price + extra, 1.0)
+        rebuild_thompson(table)
+
+
+def regroup_thompson(table: PosteriorTable, cells: Any, time: int) -> None:
+    """Take over the records of bins formed anew."""
+    from_cells(cells, table.offloads, table.agreements)
+    rebuild_thompson(table)
 
 
 class Thompson(RandomisedPolicy):
@@ -113,17 +122,29 @@ class Thompson(RandomisedPolicy):
     """
 
     name = "thompson"
-    evidence = ("offloads", "agreements", "costs")
+    evidence = ("offloads", "agreements")
 
-    def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
+    def __init__(self, bins: int = 16, offload_cost: float = 0.5, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = self.blank(PosteriorTable)
-        self.start(table, offloads=offloads_thompson, learns=learn_thompson, rebuilds=rebuild_thompson)
-        rebuild_thompson(table)
+        self.table = PosteriorTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            chances=real_column(self.bins),
+            price=array("d", [self.offload_cost or 0.0]),
+            seed=self.seed,
+        )
+        self.functions = Functions(
+            offloads=offload_thompson,
+            learns=learn_thompson,
+            offloads_at=offload_thompson_at,
+            reprices=reprice_thompson,
+            regroups=regroup_thompson,
+            rebuilds=rebuild_thompson,
+        )
+        rebuild_thompson(self.table)
 
     def offload_probability(self, bin: int) -> float:
-        return chance(self.table, self._checked_bin(bin))
+        return chance(self.table, self._checked_bin(bin), self.table.price[0])
 
     def _ground(self, bin: int) -> str:
-        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
-        return f"so likely is it, after {agreements:g} agreements in {offloads:g} offloads, that offloading is cheaper"
+        return f"so likely is it, as {self._seen(bin)}, that offloading is cheaper"

@@ -46,11 +46,11 @@ target.
 
 import math
 from array import array
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from hinge._checks import real
 from hinge.errors import InvalidState, InvalidValue
-from hinge.policies.policy import Reals, Wholes, real_column
+from hinge.policies.policy import KEPT, Functions, Reals, Wholes, add_cells, real_column, whole_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 RATES = (0.2, 0.08, 0.03, 0.01, 0.004, 0.001)  # λ
@@ -69,10 +69,10 @@ class TargetTable(NamedTuple):
 
     offloads: Reals
     agreements: Reals
-    charges: Annotated[Reals, len(RATES)]  # S, for each λ from that in use on
-    stage: Annotated[Wholes, 1]  # which λ is in use
+    charges: Reals  # S, for each λ from that in use on
+    stage: Wholes  # which λ is in use
     multiplier: Reals  # ν
-    chances: Annotated[Reals, MEMORY]  # p of each offload that waits for feedback, by its time modulo MEMORY
+    chances: Reals  # p of each offload that waits for feedback, by its time modulo MEMORY
     entries: Reals  # log(1 / wδ), for each λ
     allowed: float  # 1 - a
     seed: int
@@ -128,7 +128,7 @@ def accept_towards(table: TargetTable, bin: int, time: int) -> None:
         book(table, p)
 
 
-def learn_towards(table: TargetTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def learn_towards(table: TargetTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     """Count an offload, and charge what it showed in place of the worst."""
     table.offloads[bin] += 1.0
     table.agreements[bin] += agreed
@@ -139,6 +139,7 @@ def learn_towards(table: TargetTable, bin: int, agreed: float, cost: float, time
             shown = charge(RATES[j], p, 1.0 - agreed) - charge(RATES[j], p, 1.0) - RATES[j]
             table.charges[j] = max(0.0, table.charges[j] + shown)
         table.chances[slot] = 0.0
+    return KEPT
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ class Target(RandomisedPolicy):
     >>> for time in range(5000):
     ...     decision = policy.decide(time % 2)
     ...     if decision.offload:
-    ...         policy.learn(decision, agreed=time % 2 == 1 or time % 4 == 0)
+    ...         _ = policy.learn(decision, agreed=time % 2 == 1 or time % 4 == 0)
     >>> print(policy.explain(0).reason[:84])
     Bin 0 is offloaded with probability 0.633: local agreed in 881 of 1760 offloads; 500
     >>> policy.most_errors < 0.1 * 5000
@@ -188,21 +189,32 @@ class Target(RandomisedPolicy):
     """
 
     name = "target"
-    weighs_cost = False
-    keeps_budget = True
+    weighs_price = False
     evidence = ("offloads", "agreements")
-    carried = spent = ("charges", "stage", "multiplier", "chances")
+    saved = ("charges", "stage", "multiplier", "chances")
 
     def __init__(self, target: float = 0.97, bins: int = 16, confidence: float = 0.95, seed: int = 0) -> None:
         super().__init__(bins, None, seed)
         self.target, self.confidence = self._share("target", target), self._share("confidence", confidence)
-        table = self.blank(
-            TargetTable,
+        self.table = TargetTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            charges=real_column(len(RATES)),
+            stage=whole_column(1),
             multiplier=real_column(1, 1.0),
+            chances=real_column(MEMORY),
             entries=array("d", [-math.log(part * (1.0 - self.confidence)) for part in PARTS]),
             allowed=1.0 - self.target,
+            seed=self.seed,
         )
-        self.start(table, offloads=offloads_towards, learns=learn_towards, notes=note_towards, accepts=accept_towards)
+        self.functions = Functions(
+            offloads=offloads_towards,
+            learns=learn_towards,
+            asks=note_towards,
+            accepts=accept_towards,
+            passes=accept_towards,
+            regroups=add_cells,
+        )
 
     def _share(self, name: str, value: float) -> float:
         share = real(type(self).__name__, name, value, 0, 1)
@@ -240,8 +252,7 @@ class Target(RandomisedPolicy):
             return f"{known}, so that nothing needs to be offloaded but audits"
         return known
 
-    def _refresh(self) -> None:
-        super()._refresh()
+    def _check_table(self) -> None:
         table, owner = self.table, type(self).__name__
         if table.stage[0] >= len(RATES):
             raise InvalidState(f"{owner}: state has {table.stage[0]} as 'stage'")

@@ -1,4 +1,4 @@
-"""Exponential weights over thresholds: Hedge-HI and HIL-F.
+"""The policies that the paper compares with: exponential weights over thresholds (Hedge-HI, HIL-F, Lyapunov-EXP4).
 
 Expert k = 0 … bins offloads iff bin < k. An expert's weight is prior · exp(-learning rate · its loss so far). Losses
 are the evidence. Weights are carried along by multiplication, which is cheaper than an exponential for each expert at
@@ -22,18 +22,22 @@ Thresholds θ are uniform on [0, 1]; those between two neighbouring confidences 
 bins + 1 experts whose priors are the widths of those intervals (a bin's confidence is its centre, so the outermost two
 are half as wide). It sees the loss of every expert in every slot: Γ if it offloads, else e. That is more than a device
 can know; it is a reference, not a competitor.
+
+**Lyapunov-EXP4** (Beytur et al., INFOCOM 2024): the thresholds are the experts of EXP4, and a virtual queue keeps a
+budget. Grade C: only that idea is known to us, and every constant is ours. The queue holds what was offloaded beyond
+the budget, Q ← max(0, Q + offloaded - budget) after every sample. An offload is charged Q, an accepted sample V e, both
+divided by V + Q_max; what an offload reveals is divided by the chance p of that offload. Q / V is thus a price.
 """
 
 import math
 from array import array
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hinge._checks import positive, real, whole
 from hinge.errors import UnknownName
-from hinge.policies.expiry import FOREVER
-from hinge.policies.policy import Need, Reals, real_column
+from hinge.policies.policy import FOREVER, KEPT, MAX_SIZE, Functions, Need, Reals, Wholes, real_column, whole_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 _UNLIKELY = 1e-9  # the least chance of an offload that an error is weighed by
@@ -42,6 +46,22 @@ _TINY = 1e-100  # below it weights are recomputed: there is room for 200 more or
 
 RATE, EXPLORATION = 0, 1  # the entries of the column `rates`
 Rates = tuple[float, float]
+
+
+class Experts(Protocol):
+    """The part of a table that weighs thresholds."""
+
+    @property
+    def losses(self) -> Reals: ...
+
+    @property
+    def weights(self) -> Reals: ...
+
+    @property
+    def prior(self) -> Reals: ...
+
+    @property
+    def rates(self) -> Reals: ...
 
 
 class ThresholdTable(NamedTuple):
@@ -56,7 +76,7 @@ class ThresholdTable(NamedTuple):
     seed: int
 
 
-def best_loss(table: ThresholdTable) -> float:
+def best_loss(table: Experts) -> float:
     """The least loss of an expert."""
     best = math.inf
     for loss in table.losses:
@@ -64,19 +84,19 @@ def best_loss(table: ThresholdTable) -> float:
     return best
 
 
-def weight_of(table: ThresholdTable, k: int, best: float) -> float:
+def weight_of(table: Experts, k: int, best: float) -> float:
     """prior · exp(-learning rate · loss), relative to the best expert."""
     return table.prior[k] * math.exp(-table.rates[RATE] * (table.losses[k] - best))
 
 
-def reweigh(table: ThresholdTable) -> None:
+def reweigh(table: Experts) -> None:
     """Recompute all weights from the losses."""
     best = best_loss(table)
     for k in range(len(table.losses)):
         table.weights[k] = weight_of(table, k, best)
 
 
-def share_offloading(table: ThresholdTable, bin: int) -> float:
+def share_offloading(table: Experts, bin: int) -> float:
     """The share of the weight that is held by experts who offload this bin."""
     weights = table.weights
     accepting, offloading = 0.0, 0.0
@@ -90,7 +110,7 @@ def share_offloading(table: ThresholdTable, bin: int) -> float:
     return offloading / (accepting + offloading)
 
 
-def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
+def share_offloading_from_losses(table: Experts, bin: int) -> float:
     """The same, computed from the losses instead of the carried weights."""
     best = best_loss(table)
     total, offloading = 0.0, 0.0
@@ -102,17 +122,17 @@ def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
     return offloading / total
 
 
-def charge_offloading(table: ThresholdTable, bin: int, loss: float) -> None:
+def charge_offloading(table: Experts, bin: int, loss: float) -> None:
     """Charge every expert who would have offloaded this bin."""
     charge(table, bin + 1, len(table.losses), loss)
 
 
-def charge_accepting(table: ThresholdTable, bin: int, loss: float) -> None:
+def charge_accepting(table: Experts, bin: int, loss: float) -> None:
     """Charge every expert who would have accepted this bin."""
     charge(table, 0, bin + 1, loss)
 
 
-def charge(table: ThresholdTable, first: int, end: int, loss: float) -> None:
+def charge(table: Experts, first: int, end: int, loss: float) -> None:
     """Add to the losses of some experts, and multiply their weights accordingly."""
     losses, weights = table.losses, table.weights
     factor = math.exp(-table.rates[RATE] * loss) if loss > 0.0 else 1.0
@@ -125,13 +145,7 @@ class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
     assumes_monotone = True
-    evidence: tuple[str, ...] = ("losses",)
-    carried: tuple[str, ...] = ("weights",)
-    merges_on: tuple[str, ...] = ("bins", "offload_cost")
-
-    @property
-    def limitable(self) -> bool:
-        return False  # what an offload reveals is weighed by its probability
+    saved: tuple[str, ...] = ("losses", "weights")
 
     def _set_rates(
         self, horizon: int, rates: Callable[[int], Rates], learning_rate: float | None, exploration: float | None = None
@@ -145,7 +159,7 @@ class ThresholdPolicy(RandomisedPolicy):
 
     def _table(self) -> ThresholdTable:
         """A table without evidence, whose bins + 1 experts are equally likely."""
-        self._experts = ThresholdTable(
+        return ThresholdTable(
             losses=real_column(self.bins + 1),
             chances=real_column(self.bins),
             weights=real_column(self.bins + 1, 1.0),
@@ -154,14 +168,13 @@ class ThresholdPolicy(RandomisedPolicy):
             offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             seed=self.seed,
         )
-        return self._experts
 
     def offload_probability(self, bin: int) -> float:
-        share = share_offloading_from_losses(self._experts, self._checked_bin(bin))
+        share = share_offloading_from_losses(self.table, self._checked_bin(bin))
         return self.exploration + (1.0 - self.exploration) * share
 
     def _ground(self, bin: int) -> str:
-        share, exploration = share_offloading_from_losses(self._experts, bin), self.exploration
+        share, exploration = share_offloading_from_losses(self.table, bin), self.exploration
         return f"thresholds above it hold {share:.3g} of the weight, and exploration takes {exploration:.3g}"
 
 
@@ -187,19 +200,21 @@ def offloads_hedge(table: ThresholdTable, bin: int, time: int) -> bool:
     return offload
 
 
-def learn_hedge(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def learn_hedge(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     """Only slots whose coin came up may charge an error: the others saw it because some expert offloads."""
     if math.isnan(table.offload_cost):
         charge_offloading(table, bin, cost)
     if explores(table, time):
         charge_accepting(table, bin, (1.0 - agreed) / table.rates[EXPLORATION])
+    return KEPT
 
 
-def learn_every_offload(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def learn_every_offload(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     """Charge an error over the chance of seeing it; feedback that is late, over that of the bin's last decision."""
     if math.isnan(table.offload_cost):
         charge_offloading(table, bin, cost)
     charge_accepting(table, bin, (1.0 - agreed) / max(table.chances[bin], _UNLIKELY))
+    return KEPT
 
 
 def optimal_rates(complexity: float, horizon: float) -> Rates:
@@ -257,14 +272,14 @@ class HedgeHI(ThresholdPolicy):
         self.complexity = complexity
         self.needs = frozenset({Need.COST}) if self.offload_cost is None else frozenset()
         if complexity == FITTED:
-            self.carried, learns, rates = ("weights", "chances"), learn_every_offload, fitted_rates
+            self.saved, learns, rates = ("losses", "weights", "chances"), learn_every_offload, fitted_rates
         else:
             if complexity not in COMPLEXITIES:
                 known = ", ".join((FITTED, *COMPLEXITIES))
                 raise UnknownName(f"{type(self).__name__}: complexity must be one of {known}, got {complexity!r}")
             learns, rates = learn_hedge, partial(optimal_rates, COMPLEXITIES[complexity](self.bins))
         self._set_rates(horizon, rates, learning_rate, exploration)
-        self.start(self._table(), offloads=offloads_hedge, learns=learns, rebuilds=reweigh)
+        self.table, self.functions = self._table(), Functions(offloads=offloads_hedge, learns=learns)
 
 
 # -- thresholds between confidences -----------------------------------------------------------------------------------
@@ -275,10 +290,11 @@ def offloads_by_share(table: ThresholdTable, bin: int, time: int) -> bool:
     return uniform(table.seed, time, 0) < share_offloading(table, bin)
 
 
-def learn_all(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def learn_all(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     """Charge every expert what it would have paid."""
     charge_offloading(table, bin, cost)
     charge_accepting(table, bin, 1.0 - agreed)
+    return KEPT
 
 
 class HILF(ThresholdPolicy):
@@ -286,7 +302,7 @@ class HILF(ThresholdPolicy):
 
     >>> policy = HILF(horizon=1000, bins=16, offload_cost=0.5)
     >>> decision = policy.decide(15)
-    >>> policy.learn(decision, agreed=True, cost=0.5)   # whether it was offloaded or not
+    >>> _ = policy.learn(decision, agreed=True, cost=0.5)   # whether it was offloaded or not
     >>> sorted(need.name for need in policy.needs)
     ['AGREEMENT', 'COST']
     """
@@ -313,4 +329,103 @@ class HILF(ThresholdPolicy):
         for k in range(self.bins + 1):
             table.prior[k] = (0.5 if k in (0, self.bins) else 1.0) / self.bins
         reweigh(table)
-        self.start(table, offloads=offloads_by_share, learns=learn_all, rebuilds=reweigh)
+        self.table, self.functions = table, Functions(offloads=offloads_by_share, learns=learn_all)
+
+
+# -- a budget ---------------------------------------------------------------------------------------------------------
+
+
+class LyapunovTable(NamedTuple):
+    """The experts, as in `ThresholdTable`, the queue, and the chances of offloads whose feedback may still come."""
+
+    losses: Reals
+    weights: Reals
+    prior: Reals
+    rates: Reals
+    queue: Reals  # Q
+    settled: Wholes  # the sample before which Q was last brought up to date
+    chances: Reals  # of the offload at each of the last samples
+    budget: float
+    tradeoff: float  # V
+    scale: float  # V + Q_max
+    seed: int
+
+
+def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
+    """Follow an expert drawn by weight, or explore; charge those that offload."""
+    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))
+    table.settled[0] = time
+    exploration = table.rates[EXPLORATION]
+    chance = exploration + (1.0 - exploration) * share_offloading(table, bin)
+    table.chances[time % len(table.chances)] = chance
+    charge_offloading(table, bin, table.queue[0] / table.scale)
+    return uniform(table.seed, time, 0) < chance
+
+
+def ask_queued(table: LyapunovTable, bin: int, time: int) -> None:
+    """Let the queue grow by the offload."""
+    table.queue[0] += 1.0
+
+
+def learn_queued(table: LyapunovTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
+    """Charge the experts that would have accepted; feedback that is too late teaches nothing."""
+    chance = table.chances[time % len(table.chances)]
+    if now - time < len(table.chances) and chance > 0.0:
+        charge_accepting(table, bin, table.tradeoff * (1.0 - agreed) / chance / table.scale)
+    return KEPT
+
+
+class LyapunovEXP4(ThresholdPolicy):
+    """Lyapunov-EXP4: the share of offloads comes to a budget in the long run.
+
+    `tradeoff` is V: the larger, the steadier the price, and the more is offloaded beyond the budget before it is found.
+    `exploration` is a twentieth of the budget unless given.
+
+    >>> policy = LyapunovEXP4(bins=16, offloads=0.2, tradeoff=50, seed=1)
+    >>> for time in range(20_000):
+    ...     decision = policy.decide(time % 16)
+    ...     if decision.offload:
+    ...         _ = policy.learn(decision, agreed=time % 16 > 7)
+    >>> round(policy.learned / 20_000, 2)
+    0.2
+    """
+
+    name = "lyapunov-exp4"
+    saved = ("losses", "weights", "queue", "settled", "chances")
+    weighs_price = False
+
+    def __init__(
+        self,
+        bins: int = 16,
+        offloads: float = 0.2,
+        tradeoff: float = 500.0,
+        learning_rate: float = 0.05,
+        exploration: float | None = None,
+        memory: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, None, seed)
+        owner = type(self).__name__
+        self.offloads = real(owner, "offloads", offloads, 0, 1)
+        self.tradeoff = positive(owner, "tradeoff", tradeoff)
+        self.learning_rate = positive(owner, "learning_rate", learning_rate)
+        share = self.offloads / 20.0 if exploration is None else exploration
+        self.exploration = real(owner, "exploration", share, 0, 1)
+        if self.exploration > self.offloads:
+            raise ValueError(f"{owner}: exploration must be within the budget of {offloads:g}, got {exploration!r}")
+        self.memory = whole(owner, "memory", memory, 1, MAX_SIZE)
+        experts = self._table()
+        self.table = LyapunovTable(
+            losses=experts.losses,
+            weights=experts.weights,
+            prior=experts.prior,
+            rates=experts.rates,
+            queue=real_column(1),
+            settled=whole_column(1),
+            chances=real_column(self.memory, 1.0),
+            budget=self.offloads,
+            tradeoff=self.tradeoff,
+            scale=2.0 * self.tradeoff,
+            seed=self.seed,
+        )
+        self.functions = Functions(offloads=offloads_within_queue, learns=learn_queued, asks=ask_queued)
