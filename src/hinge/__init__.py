@@ -19,7 +19,7 @@ __version__ = "0.2.0"
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would double the time of `import hinge`
 
 _NAMES = {
-    "hinge.bins": ("Bins", "ClassBins", "QuantileBins", "UniformBins"),
+    "hinge.bins": ("Bins", "EdgeBins", "FittedBins", "UniformBins"),
     "hinge.confidence": ("entropy", "margin", "max_softmax"),
     "hinge.costs": ("CostMatrix", "FixedCost", "MeasuredCost"),
     "hinge.device.answer": ("Answer",),
@@ -33,15 +33,13 @@ _NAMES = {
     "hinge.models.litert": ("LiteRTModel",),
     "hinge.models.onnx": ("OnnxModel",),
     "hinge.models.openvino": ("OpenVINOModel",),
-    "hinge.policies.budgets": ("at_most", "on_budget"),
-    "hinge.policies.drift": ("DiscountedIsotonic",),
     "hinge.policies.expiry": ("ExpiryPolicy",),
     "hinge.policies.hi_lcb": ("HILCB", "HILCBLite"),
-    "hinge.policies.isotonic": ("Isotonic",),
     "hinge.policies": ("Decision", "Policy", "build"),
-    "hinge.policies.sentinel": ("Sentinel",),
-    "hinge.policies.targets": ("Target",),
+    "hinge.policies.probation": ("Probation",),
+    "hinge.policies.target": ("Target",),
     "hinge.policies.thompson": ("Thompson",),
+    "hinge.policies.threshold": ("Threshold",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.open_inference": ("OpenInference",),
     "hinge.simulation": ("evaluate", "simulate"),
@@ -64,9 +62,7 @@ if TYPE_CHECKING:
         policies as policies, remotes as remotes, server as server, simulation as simulation, tasks as tasks,
         testing as testing, theory as theory, traces as traces
     )
-    from hinge.bins import (
-        Bins as Bins, ClassBins as ClassBins, QuantileBins as QuantileBins, UniformBins as UniformBins
-    )
+    from hinge.bins import Bins as Bins, EdgeBins as EdgeBins, FittedBins as FittedBins, UniformBins as UniformBins
     from hinge.confidence import entropy as entropy, margin as margin, max_softmax as max_softmax
     from hinge.costs import CostMatrix as CostMatrix, FixedCost as FixedCost, MeasuredCost as MeasuredCost
     from hinge.device.answer import Answer as Answer
@@ -81,14 +77,12 @@ if TYPE_CHECKING:
     from hinge.models.onnx import OnnxModel as OnnxModel
     from hinge.models.openvino import OpenVINOModel as OpenVINOModel
     from hinge.policies import Decision as Decision, Policy as Policy, build as build
-    from hinge.policies.budgets import at_most as at_most, on_budget as on_budget
-    from hinge.policies.drift import DiscountedIsotonic as DiscountedIsotonic
     from hinge.policies.expiry import ExpiryPolicy as ExpiryPolicy
     from hinge.policies.hi_lcb import HILCB as HILCB, HILCBLite as HILCBLite
-    from hinge.policies.isotonic import Isotonic as Isotonic
-    from hinge.policies.sentinel import Sentinel as Sentinel
-    from hinge.policies.targets import Target as Target
+    from hinge.policies.probation import Probation as Probation
+    from hinge.policies.target import Target as Target
     from hinge.policies.thompson import Thompson as Thompson
+    from hinge.policies.threshold import Threshold as Threshold
     from hinge.remotes import AsyncRemote as AsyncRemote, Deadline as Deadline, Remote as Remote, Reply as Reply
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate, simulate as simulate

@@ -1,9 +1,8 @@
 """Confidence to bin: the policies learn one agreement per bin, so a confidence in [0, 1] becomes an integer.
 
     UniformBins    equal widths; needs no history, and is what the paper uses
-    EdgeBins       between edges of your own, such as `hinge evaluate` recommends
-    QuantileBins   equal shares of the samples seen before; finer where confidences crowd
-    ClassBins      any of them for each class that the local model may answer
+    EdgeBins       between edges of your own
+    FittedBins     fit themselves while samples arrive: what a gate has unless told otherwise
 
 Bins are numbered upwards from 0 and a higher confidence never lands in a lower bin. A confidence that is no number from
 0 to 1 raises an error; it never lands in a bin. Only the methods that take many confidences at once need numpy.
@@ -14,12 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hinge._checks import real, reals, whole
+from hinge.cells import CELL_EDGES, CELLS, cells_state, make_cells, restore_cells
 from hinge.errors import InvalidState, InvalidValue
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Bins(ABC):
-    """Turns a confidence, and for some the local answer too, into one of `bins` bins.
+    """Turns a confidence into one of `bins` bins.
 
     A subclass has `bins`, `bin` and `state`; two objects with the same `state()` bin alike.
 
@@ -50,31 +50,29 @@ class Bins(ABC):
         """How many bins there are."""
 
     @abstractmethod
-    def bin(self, confidence: float, label: object = None) -> int:
+    def bin(self, confidence: float) -> int:
         """The bin of one confidence. `label` is the local answer; most bins ignore it."""
 
-    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives."""
         import numpy as np
 
-        values = _checked(type(self).__name__, confidences).tolist()
-        answers = [None] * len(values) if labels is None else list(labels)
-        return np.array([self.bin(*each) for each in zip(values, answers, strict=True)], np.int64)
+        return np.array([self.bin(value) for value in _checked(type(self).__name__, confidences).tolist()], np.int64)
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """A JSON-able dict with a `kind` and all parameters."""
 
-    def spans(self) -> list[tuple[str | None, float, float]]:
-        """The class (None: all classes) and the range of confidences of each bin, for tables and axes.
+    def spans(self) -> list[tuple[float, float]]:
+        """Return the range of confidences of each bin, for tables and axes.
 
         >>> UniformBins(2).spans()
-        [(None, 0.0, 0.5), (None, 0.5, 1.0)]
+        [(0.0, 0.5), (0.5, 1.0)]
         """
         edges = getattr(self, "edges", None)
         if edges is None:
-            raise NotImplementedError(f"{type(self).__name__}: spans is not defined")
-        return [(None, low, high) for low, high in pairwise((0.0, *edges, 1.0))]
+            raise NotImplementedError(f"{type(self).__name__}: spans is not defined")  # of a user's own bins
+        return list(pairwise((0.0, *edges, 1.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class UniformBins(Bins):
         """
         return tuple(bin / self.bins for bin in range(1, self.bins))
 
-    def bin(self, confidence: float, label: object = None) -> int:
+    def bin(self, confidence: float) -> int:
         """The bin of one confidence.
 
         >>> UniformBins(16).bin(1.5)
@@ -117,7 +115,7 @@ class UniformBins(Bins):
         bin = int(self.bins * confidence)
         return bin if bin < self.bins else bin - 1
 
-    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
         import numpy as np
 
         bins: NDArray[np.int64] = (self.bins * _checked("UniformBins", confidences)).astype(np.int64)
@@ -157,7 +155,7 @@ class EdgeBins(Bins):
         """How many bins there are: one more than edges."""
         return len(self.edges) + 1
 
-    def bin(self, confidence: float, label: object = None) -> int:
+    def bin(self, confidence: float) -> int:
         """The bin of one confidence.
 
         >>> EdgeBins([0.5]).bin(float("nan"))
@@ -168,7 +166,7 @@ class EdgeBins(Bins):
             confidence = real(type(self).__name__, "confidence", confidence, 0, 1)
         return bisect_right(self.edges, confidence)
 
-    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
         import numpy as np
 
         values = _checked(type(self).__name__, confidences)
@@ -183,101 +181,62 @@ class EdgeBins(Bins):
         return {"kind": self.kind, "edges": list(self.edges)}
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class QuantileBins(EdgeBins):
-    """Bins that share out the samples seen before: `QuantileBins.fit(confidences, 16)`."""
+class FittedBins(Bins):
+    """At most 16 bins that fit themselves to what arrives; see `hinge.cells`.
 
-    kind: ClassVar[str] = "quantile"
+    A gate counts arrivals and offloads in it, and forms the bins anew now and then.
 
-    @classmethod
-    def fit(cls, confidences: ArrayLike, bins: int) -> QuantileBins:
-        """Bins that share out `confidences` about equally.
-
-        With the confidences sorted as x_0 <= ... <= x_(N-1), edge k is x_floor(N k / bins). Equal confidences cannot be
-        told apart, so where they bunch edges coincide and are merged: the result then has fewer than `bins` bins.
-        Every bin holds at least one of the confidences, and fewer than N / bins + 1 besides those equal to its lowest.
-
-        >>> QuantileBins.fit([0.2, 0.4, 0.6, 0.7, 0.8, 0.9], bins=3)
-        QuantileBins(edges=(0.6, 0.8))
-        >>> QuantileBins.fit([0.3, 0.8, 1.0, 1.0, 1.0, 1.0], bins=4).bins
-        3
-        """
-        import numpy as np
-
-        bins = whole("QuantileBins.fit", "bins", bins, 1)
-        ordered = np.sort(_checked("QuantileBins.fit", confidences)).tolist()
-        if not ordered:
-            raise ValueError("QuantileBins.fit: confidences must not be empty, got []")
-        candidates = {ordered[len(ordered) * k // bins] for k in range(1, bins)}
-        # An edge at the lowest confidence would leave bin 0 without a sample.
-        return cls(sorted(edge for edge in candidates if edge > ordered[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class ClassBins(Bins):
-    """Bins for each class that the local model answers: `bin = class * within.bins + within.bin(confidence)`.
-
-    For policies that weigh classes differently (`Isotonic(stakes=…)`), or local models that are surer of themselves in
-    some classes than they should be. Classes are numbers from 0, or the names in `classes`, in their order: that of the
-    labels of a `CostMatrix`, if there is one.
-
-    >>> by_class = ClassBins(UniformBins(16), classes=["quiet", "fire"])
-    >>> by_class.bin(0.731, "quiet"), by_class.bin(0.731, "fire"), by_class.bins
-    (11, 27, 32)
+    >>> fitted = FittedBins()
+    >>> fitted.bin(0.5), fitted.bin(0.99), len(fitted.edges)
+    (8, 15, 15)
     """
 
-    within: UniformBins | EdgeBins
-    classes: int | Sequence[str]
+    __slots__ = ("cells",)
+    bins = 16
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.within, UniformBins | EdgeBins):
-            raise TypeError(f"ClassBins: within must be UniformBins, EdgeBins or QuantileBins, got {self.within!r}")
-        if isinstance(self.classes, str) or not isinstance(self.classes, Sequence):
-            object.__setattr__(self, "classes", whole("ClassBins", "classes", self.classes, 1))
-        elif not all(isinstance(name, str) for name in self.classes):
-            raise TypeError(f"ClassBins: classes must be a number or a list of names, got {list(self.classes)!r}")
-        elif not self.classes or len({*self.classes}) < len(self.classes):
-            raise ValueError(f"ClassBins: classes must be different names, got {list(self.classes)!r}")
-        else:
-            object.__setattr__(self, "classes", tuple(self.classes))
+    def __init__(self) -> None:
+        self.cells = make_cells(self.bins)
 
     @property
-    def bins(self) -> int:
-        """How many bins there are, all classes taken together."""
-        return self.within.bins * (self.classes if isinstance(self.classes, int) else len(self.classes))
+    def edges(self) -> tuple[float, ...]:
+        """Where one bin ends and the next begins, at present."""
+        group = self.cells.group
+        return tuple(CELL_EDGES[cell - 1] for cell in range(1, CELLS) if group[cell] != group[cell - 1])
 
-    def bin(self, confidence: float, label: object = None) -> int:
-        return self._class(label) * self.within.bins + self.within.bin(confidence)
+    def cell(self, confidence: float) -> int:
+        """Return the cell of a confidence."""
+        if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
+            confidence = real("FittedBins", "confidence", confidence, 0, 1)
+        return bisect_right(CELL_EDGES, confidence)
 
-    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+    def cell_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        """Return the cells of many confidences."""
         import numpy as np
 
-        if labels is None:
-            raise TypeError("ClassBins: labels must be the local answers, one for each confidence, got None")
-        within = self.within.bin_many(confidences)
-        answers = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-        known = {answer: self._class(answer) for answer in set(answers)}
-        return np.array([known[answer] for answer in answers], np.int64) * self.within.bins + within
+        return np.searchsorted(np.array(CELL_EDGES), _checked("FittedBins", confidences), side="right").astype(np.int64)
 
-    def _class(self, label: object) -> int:
-        if isinstance(self.classes, int):
-            return whole("ClassBins", "label", label, 0, self.classes - 1)
-        if label not in self.classes:
-            raise ValueError(f"ClassBins: label must be one of the classes, got {label!r}")
-        return self.classes.index(str(label))
+    def bin(self, confidence: float) -> int:
+        return self.cells.group[self.cell(confidence)]
 
-    def spans(self) -> list[tuple[str | None, float, float]]:
-        names = map(str, range(self.classes) if isinstance(self.classes, int) else self.classes)
-        return [(name, low, high) for name in names for _, low, high in self.within.spans()]
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        import numpy as np
+
+        return np.array(self.cells.group, np.int64)[self.cell_many(confidences)]
+
+    def fresh(self) -> FittedBins:
+        """Return such bins before their first sample."""
+        return FittedBins()
 
     def state(self) -> dict[str, Any]:
-        """A JSON-able dict for `restore_bins`.
+        """A JSON-able dict for `restore_bins`; it names only cells in use.
 
-        >>> ClassBins(UniformBins(16), 2).state()
-        {'kind': 'class', 'within': {'kind': 'uniform', 'bins': 16}, 'classes': 2}
+        >>> FittedBins().state()["kind"]
+        'fitted'
         """
-        classes = self.classes if isinstance(self.classes, int) else list(self.classes)
-        return {"kind": "class", "within": self.within.state(), "classes": classes}
+        return {"kind": "fitted", **cells_state(self.cells)}
+
+    def __repr__(self) -> str:
+        return "FittedBins()"
 
 
 def restore_bins(state: Mapping[str, Any]) -> Bins:
@@ -297,13 +256,13 @@ def restore_bins(state: Mapping[str, Any]) -> Bins:
                 return UniformBins(bins)
             case {"kind": "edges", "edges": edges, **extra} if not extra:
                 return EdgeBins(edges)
-            case {"kind": "quantile", "edges": edges, **extra} if not extra:
-                return QuantileBins(edges)
-            case {"kind": "class", "within": Mapping() as within, "classes": classes, **extra} if not extra:
-                return ClassBins(restore_bins(within), classes)  # type: ignore[arg-type]  # its own check says more
+            case {"kind": "fitted", **held}:
+                fitted = FittedBins()
+                restore_cells(fitted.cells, held)
+                return fitted
     except (TypeError, ValueError) as error:
         raise InvalidState(f"restore_bins: {error}") from error
-    raise InvalidState(f"restore_bins: state must be of uniform, edges, quantile or class bins, got {dict(state)!r}")
+    raise InvalidState(f"restore_bins: state must be of uniform, edges or fitted bins, got {dict(state)!r}")
 
 
 def _checked_edges(owner: str, edges: Iterable[float]) -> tuple[float, ...]:

@@ -10,14 +10,17 @@ sums over their cells, so that nothing learned is lost or invented.
 Plain functions on a table, which numba compiles.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hinge.policies.policy import Reals, Wholes
+from hinge._columns import Reals, Wholes, quick_column, real_column, whole_column
+from hinge.errors import InvalidState
 
 CELLS, SPAN = 512, 24.0  # cells of log-odds from -SPAN to SPAN, in bits: all that a 32-bit number near 1 can tell
 NEAR = 16.0  # the weight of a sample next to break-even
 FIRST, EVERY = 64, 4096  # samples before the first groups, and at most between two
-EDGES = [1.0 / (1.0 + 2.0 ** (SPAN - 2.0 * SPAN * cell / CELLS)) for cell in range(1, CELLS)]
+DUE, FORMED = 0, 1  # the entries of `due`
+CELL_EDGES = [1.0 / (1.0 + 2.0 ** (SPAN - 2.0 * SPAN * cell / CELLS)) for cell in range(1, CELLS)]
 
 
 class CellTable(NamedTuple):
@@ -80,5 +83,80 @@ def form_bins(cells: CellTable, table: Any, q: float, time: int) -> None:
             place += 1
         cells.group[cell] = place
         below += weight
-    cells.due[0] = time + min(time, EVERY)
-    cells.due[1] += 1
+    cells.due[DUE] = time + min(time, EVERY)
+    cells.due[FORMED] += 1
+
+
+def make_cells(bins: int) -> CellTable:
+    """Return empty cells, grouped into bins of equal width."""
+    cells = CellTable(
+        samples=real_column(CELLS),
+        offloads=real_column(CELLS),
+        agreements=real_column(CELLS),
+        group=quick_column(CELLS),
+        before=whole_column(CELLS),
+        due=whole_column(2),
+        held=real_column(bins),
+        rest=real_column(bins),
+        whole=real_column(bins),
+    )
+    for cell in range(1, CELLS):
+        cells.group[cell] = min(int(CELL_EDGES[cell - 1] * bins), bins - 1)
+    cells.due[DUE] = FIRST
+    return cells
+
+
+def first_cells(cells: CellTable) -> list[int]:
+    """Return the first cell of each bin but the lowest."""
+    return [cell for cell in range(1, CELLS) if cells.group[cell] != cells.group[cell - 1]]
+
+
+def cells_state(cells: CellTable) -> dict[str, Any]:
+    """Return what is counted, of cells in use, and how they are grouped.
+
+    >>> cells = make_cells(16)
+    >>> cells.samples[300] = 2
+    >>> cells_state(cells)["used"]
+    [[300, 2.0, 0.0, 0.0]]
+    """
+    counted = zip(cells.samples, cells.offloads, cells.agreements, strict=True)
+    return {
+        "used": [[cell, *counts] for cell, counts in enumerate(counted) if any(counts)],
+        "bins": [[cell, cells.group[cell]] for cell in first_cells(cells)],
+        "due": list(cells.due),
+    }
+
+
+def restore_cells(cells: CellTable, state: Mapping[str, Any]) -> None:
+    """Set empty cells as a state says; raises `InvalidState` for one that nothing can have counted."""
+    used, groups, due = (state.get(name) for name in ("used", "bins", "due"))
+    wrong = InvalidState(f"FittedBins: state has impossible cells: {state!r:.200}")
+    if not (isinstance(used, list) and isinstance(groups, list) and isinstance(due, list)) or set(state) != {*_PARTS}:
+        raise wrong
+    bins = len(cells.held)
+    for row in used:
+        if not (isinstance(row, list) and len(row) == 4 and type(row[0]) is int and 0 <= row[0] < CELLS):
+            raise wrong
+        cell, samples, offloads, agreements = row
+        if not all(type(count) in (int, float) and 0 <= count < 2.0**53 for count in row):
+            raise wrong
+        if agreements > offloads + 1e-6:
+            raise wrong
+        cells.samples[cell], cells.offloads[cell], cells.agreements[cell] = samples, offloads, agreements
+    starts = [(0, 0)]
+    for entry in groups:
+        if not (isinstance(entry, list) and len(entry) == 2 and all(type(number) is int for number in entry)):
+            raise wrong
+        if not (starts[-1][0] < entry[0] < CELLS and starts[-1][1] < entry[1] < bins):
+            raise wrong
+        starts.append((entry[0], entry[1]))
+    for (start, bin), (end, _) in zip(starts, [*starts[1:], (CELLS, 0)], strict=True):
+        for cell in range(start, end):
+            cells.group[cell] = bin
+    if len(due) != 2 or not all(type(number) is int and 0 <= number < 2**53 for number in due):
+        raise wrong
+    for place, number in enumerate(due):
+        cells.due[place] = number
+
+
+_PARTS = ("used", "bins", "due")

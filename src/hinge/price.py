@@ -11,11 +11,13 @@ lower price) samples go by without an offload: the first surprise hurries the ne
 costs about √T offloads in T samples.
 """
 
+from array import array
 from math import log, sqrt
 from typing import NamedTuple
 
+from hinge._columns import Reals
+from hinge.errors import InvalidState
 from hinge.policies.evidence import page
-from hinge.policies.policy import Reals
 
 MEMORY = 1024.0  # offloads; a price that never drifts wants more, one that swings wants less
 STEP = 4.0 / 3.0
@@ -46,3 +48,25 @@ def pay(table: PriceTable, cost: float, time: int) -> None:
         sums[ALARMS] += 1.0
     sums[MEAN] = (sums[SUM] + 0.5) / (sums[COUNT] + 1.0)
     sums[LOOK] = time + RECHECK * sqrt(time) / (1.0 + sums[LOWER])
+
+
+def make_price(guess: float = 0.5) -> PriceTable:
+    """Return a price that nothing is known of.
+
+    >>> price = make_price()
+    >>> for time in range(600):
+    ...     pay(price, 0.5 if time < 300 else 0.2, time)
+    >>> round(price.sums[MEAN], 2), price.sums[ALARMS]
+    (0.2, 1.0)
+    """
+    return PriceTable(array("d", [guess, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
+
+
+def restore_price(table: PriceTable, values: object) -> None:
+    """Set what a state says was measured."""
+    numbers = isinstance(values, list) and all(type(value) in (int, float) and 0 <= value < 2.0**62 for value in values)
+    if not isinstance(values, list) or not numbers or len(values) != len(table.sums) or not 0.0 < values[MEAN] <= 1.0:
+        raise InvalidState(f"Gate: state has an impossible price: {values!r:.200}")
+    if values[SUM] > values[COUNT] or values[COUNT] > MEMORY:
+        raise InvalidState(f"Gate: state has an impossible price: {values!r:.200}")
+    table.sums[:] = array("d", values)

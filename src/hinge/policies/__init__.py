@@ -1,5 +1,6 @@
 """Policies: when to trust the local answer, learned from offloads."""
 
+from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.baselines import HILF, HedgeHI, LyapunovEXP4
 from hinge.policies.discounted import Discounted
 from hinge.policies.expiry import ExpiryPolicy
@@ -11,14 +12,10 @@ from hinge.policies.policy import (
     Functions,
     Need,
     Policy,
-    Reals,
-    Wholes,
     build,
     policy_class,
     policy_names,
-    real_column,
     restore,
-    whole_column,
 )
 from hinge.policies.probation import Probation
 from hinge.policies.random import RandomisedPolicy

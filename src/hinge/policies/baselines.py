@@ -36,8 +36,15 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from hinge._checks import positive, real, whole
+from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.errors import UnknownName
-from hinge.policies.policy import FOREVER, KEPT, MAX_SIZE, Functions, Need, Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import (
+    FOREVER,
+    KEPT,
+    MAX_SIZE,
+    Functions,
+    Need,
+)
 from hinge.policies.random import RandomisedPolicy, uniform
 
 _UNLIKELY = 1e-9  # the least chance of an offload that an error is weighed by

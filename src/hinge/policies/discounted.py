@@ -14,8 +14,15 @@ from array import array
 from typing import NamedTuple
 
 from hinge._checks import positive, real
+from hinge._columns import Reals, real_column
 from hinge.errors import InvalidValue
-from hinge.policies.policy import KEPT, Explanation, Functions, Policy, Reals, real_column, set_price
+from hinge.policies.policy import (
+    KEPT,
+    Explanation,
+    Functions,
+    Policy,
+    set_price,
+)
 
 _MAX_UNIT = 1e12
 

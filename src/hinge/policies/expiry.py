@@ -11,7 +11,13 @@ and only an offload moves it. Deciding is one load and one compare.
 import math
 from typing import Any
 
-from hinge.policies.policy import ACCEPTED, FOREVER, Decision, Explanation, Policy
+from hinge.policies.policy import (
+    ACCEPTED,
+    FOREVER,
+    Decision,
+    Explanation,
+    Policy,
+)
 
 _MAX_EVIDENCE = 42.0  # e^42 < 2^62
 

@@ -22,16 +22,13 @@ from array import array
 from typing import Any, NamedTuple
 
 from hinge._checks import positive, truth
+from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.expiry import ExpiryPolicy, expiry_from, has_expired
 from hinge.policies.policy import (
     KEPT,
     Decision,
     Functions,
-    Reals,
-    Wholes,
     from_cells,
-    real_column,
-    whole_column,
 )
 
 COUNT, SUM, SQUARES = 0, 1, 2  # the entries of `costs`

@@ -19,17 +19,16 @@ import secrets
 from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from hinge._checks import agreement, did_you_mean, real, share, shown, whole
+from hinge._columns import Reals, is_whole
 from hinge.errors import HingeError, InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
-Wholes = MutableSequence[int]
-Reals = MutableSequence[float]
 State = dict[str, Any]
 
 STATE_VERSION = 1
@@ -42,33 +41,6 @@ _ROUNDING = 1e-6  # sums of agreements leave a rounding error
 KEPT, DROPPED, DROPPED_ALL = 0, 1, 2  # what became of the record of a bin, or of all, when an offload was learned
 
 signature = cache(inspect.signature)  # asking for it takes as long as building a policy
-
-
-def whole_column(length: int, value: int = 0) -> Wholes:
-    """Return a column of integers, 8 bytes each, as compiled code takes it too.
-
-    >>> whole_column(3)
-    array('q', [0, 0, 0])
-    """
-    return array("q", [value]) * length
-
-
-def quick_column(length: int) -> Wholes:
-    """Return a column of integers that every accepted sample reads and writes: a list, on which Python is faster.
-
-    >>> quick_column(3)
-    [0, 0, 0]
-    """
-    return [0] * length
-
-
-def real_column(length: int, value: float = 0.0) -> Reals:
-    """Return a column of real numbers, 8 bytes each.
-
-    >>> real_column(2, 1.0)
-    array('d', [1.0, 1.0])
-    """
-    return array("d", [value]) * length
 
 
 class Decision(NamedTuple):
@@ -255,13 +227,15 @@ class Policy(ABC):
         checked = [self._checked_bin(bin) for bin in bins]
         return [self.decide(bin) for bin in checked]
 
-    def overrule(self, bin: int, offload: bool) -> Decision:
-        """Count a sample that was decided without this policy, and wait for its feedback if it is offloaded.
+    def overrule(self, bin: int, offload: bool, audit: bool = False) -> Decision:
+        """Count a sample that a gate decided, and wait for its feedback if it is offloaded.
 
-        A gate looks at a price, and keeps to a budget.
+        A gate looks at the price, and keeps to a budget. `audit` says that the policy would have offloaded it, too.
         """
         self.time += 1
         if offload:
+            if audit:
+                self.functions.asks(self.table, bin, self.time)
             return self._await(True, bin, self.time)
         self.functions.passes(self.table, bin, self.time)
         return ACCEPTED
@@ -290,18 +264,22 @@ class Policy(ABC):
 
     # -- learning -----------------------------------------------------------------------------------------------------
 
-    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> int:
+    def learn(
+        self, decision: Decision, agreed: float | None = None, cost: float | None = None, *, bin: int | None = None
+    ) -> int:
         """Learn what an offload revealed: whether local agreed with remote, and what the offload cost.
 
         Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or how far
-        the answers agree, from 0 to 1. `cost` is needed only by policies that learn it. Returns what became of the
-        record: `KEPT`, `DROPPED` for that of the bin, `DROPPED_ALL`.
+        the answers agree, from 0 to 1. `cost` is needed only by policies that learn it. `bin` is the bin by now, where
+        it is another. Returns what became of the record: `KEPT`, `DROPPED` for that of the bin, or `DROPPED_ALL`.
         """
         time = self._waiting(decision)
         agrees, paid = self._checked_agreement(decision, agreed), self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
-        return self.functions.learns(self.table, decision.bin, agrees, paid, time, self.time)
+        return self.functions.learns(
+            self.table, decision.bin if bin is None else bin, agrees, paid, time, self.time
+        )
 
     def forget(self, decision: Decision) -> None:
         """Stop waiting for the feedback of a decision, and learn nothing from it."""
@@ -454,8 +432,9 @@ class Policy(ABC):
         merged = _mapping(state, "merged")
         self._merged = {shown(source): self._checked_source(known) for source, known in merged.items()}
         self._set_columns(_mapping(state, "table"), (*self.evidence, *self.saved))
-        counted, learned = sum(getattr(self.table, "offloads", ())), self.learned + sum(
-            known["learned"] for known in self._merged.values()
+        counted, learned = (
+            sum(getattr(self.table, "offloads", ())),
+            self.learned + sum(known["learned"] for known in self._merged.values()),
         )
         if "offloads" in self.evidence and counted > learned * (1 + 1e-9) + _ROUNDING:
             raise InvalidState(f"{owner}: state counts {counted:g} offloads, but {learned:g} learned")
@@ -475,7 +454,7 @@ class Policy(ABC):
         owner = type(self).__name__
         for name in names:
             column, values = getattr(self.table, name), given.get(name)
-            integral = isinstance(column, list) or column.typecode == "q"
+            integral = is_whole(column)
             if not isinstance(values, list) or len(values) != len(column):
                 raise InvalidState(f"{owner}: state needs {len(column)} numbers as {name!r}")
             limit = FOREVER if integral else _MAX_NUMBER
@@ -526,6 +505,10 @@ class Policy(ABC):
                 for place, value in enumerate(known[name]):
                     column[place] = max(0.0, column[place] + value - (before[name][place] if before else 0.0))
             self._merged[source] = known
+        self.recount()
+
+    def recount(self) -> None:
+        """Take account of evidence that came as counts."""
         self.functions.rebuilds(self.table)
 
     def _own(self) -> State:

@@ -50,10 +50,10 @@ bins together cost 2 q √(γT) / SCALE at most; an accepted bin that falls cost
 and no policy can trade these two better than by a factor 2.
 """
 
-from collections.abc import Mapping
 from math import exp, expm1, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hinge._columns import Reals, Wholes, quick_column, real_column, whole_column
 from hinge.cells import CellTable, count_samples
 from hinge.errors import InvalidState
 from hinge.policies.evidence import page, predicted, support
@@ -67,12 +67,7 @@ from hinge.policies.policy import (
     Explanation,
     Functions,
     Policy,
-    Reals,
-    Wholes,
     from_cells,
-    quick_column,
-    real_column,
-    whole_column,
 )
 
 SCALE = 20.0  # samples on probation before the first own offload counts; and the price of audits against that of lies
@@ -95,7 +90,9 @@ class ProbationTable(NamedTuple):
     passed: Wholes  # samples accepted since the last offload without using the licence
     changed: Reals  # W
     predicted: Reals  # the mean by which others testified; 0: they did not
-    sums: Reals  # V, M, offloads since all records were dropped, that time, samples of others; the price of the last cut
+    sums: (
+        Reals  # V, M, offloads since all records were dropped, that time, samples of others; the price of the last cut
+    )
     price: Reals  # what an offload costs, with what a budget adds to that
     dropped: Wholes  # how often records were dropped: of one bin, of all
 
@@ -334,14 +331,15 @@ class Probation(Policy):
         n, a = sum(self.table.offloads[:bin]), sum(self.table.agreements[:bin])
         return f", and {a:g} of {n:g} in the bins below" if n else ""
 
-    def merge(self, state: Mapping[str, Any]) -> None:
+    def recount(self) -> None:
         table = self.table
-        before = sum(table.offloads)
-        super().merge(state)
-        table.sums[EARLIER] += max(0.0, sum(table.offloads) - before)
+        for bin in range(self.bins):  # what is licensed goes on until its audit
+            more = table.offloads[bin] - table.samples[bin]
+            if more > 0.0:
+                table.samples[bin] += more
+                table.sums[EARLIER] += more
         for bin in range(self.bins):
-            table.samples[bin] = max(table.samples[bin], table.offloads[bin])
-            if table.granted[bin] == 0 and table.offloads[bin] > 0.0:  # what is licensed goes on until its audit
+            if table.granted[bin] == 0 and table.offloads[bin] > 0.0:
                 seen = table.samples[bin]
                 license_bin(table, bin, seen, grant(table, bin, seen, table.price[0], self.time))
 

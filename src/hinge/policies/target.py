@@ -49,8 +49,13 @@ from array import array
 from typing import NamedTuple
 
 from hinge._checks import real
+from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.errors import InvalidState, InvalidValue
-from hinge.policies.policy import KEPT, Functions, Reals, Wholes, add_cells, real_column, whole_column
+from hinge.policies.policy import (
+    KEPT,
+    Functions,
+    add_cells,
+)
 from hinge.policies.random import RandomisedPolicy, uniform
 
 RATES = (0.2, 0.08, 0.03, 0.01, 0.004, 0.001)  # λ
@@ -183,7 +188,7 @@ class Target(RandomisedPolicy):
     ...     if decision.offload:
     ...         _ = policy.learn(decision, agreed=time % 2 == 1 or time % 4 == 0)
     >>> print(policy.explain(0).reason[:84])
-    Bin 0 is offloaded with probability 0.633: local agreed in 881 of 1760 offloads; 500
+    Bin 0 is offloaded with probability 0.633: 881 of 1760 agreed; 500 of 5000 answers m
     >>> policy.most_errors < 0.1 * 5000
     True
     """

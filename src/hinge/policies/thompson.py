@@ -16,7 +16,12 @@ import math
 from array import array
 from typing import Any, NamedTuple
 
-from hinge.policies.policy import KEPT, Functions, Reals, from_cells, real_column
+from hinge._columns import Reals, real_column
+from hinge.policies.policy import (
+    KEPT,
+    Functions,
+    from_cells,
+)
 from hinge.policies.random import RandomisedPolicy, uniform
 
 

@@ -10,8 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from hinge._checks import real, reals, whole
+from hinge._columns import Wholes
 from hinge.policies.expiry import ExpiryPolicy, has_expired
-from hinge.policies.policy import FOREVER, KEPT, Functions, Policy, Wholes, make, signature
+from hinge.policies.policy import (
+    FOREVER,
+    KEPT,
+    Functions,
+    Policy,
+    make,
+    signature,
+)
 
 
 class SettledTable(NamedTuple):
