@@ -205,8 +205,8 @@ class Gate:
     def learn_log(self, trace: Any) -> None:
         """Learn a log of this very pair of models, oldest sample first, as if each sample had been offloaded.
 
-        `trace` has columns `confidence` and `agreed`, and `offload_cost` where the price is measured. The same log counts
-        once.
+        `trace` has columns `confidence` and `agreed`, and `offload_cost` where the price is measured. The same log
+        counts once.
 
         >>> from hinge import load_trace
         >>> gate = Gate(offload_cost=0.3)
@@ -244,6 +244,7 @@ class Gate:
         if self._cells is None or other._cells is None:
             self.policy.merge(other.policy.state())
             return
+        counted = sum(self._cells.samples)
         for source, known in {**other._merged, other.policy.id: other._own()}.items():
             before = self._merged.get(source)
             if source == self.policy.id or (before and before["learned"] >= known["learned"]):
@@ -255,7 +256,7 @@ class Gate:
                     self._cells.agreements[cell] = max(0.0, self._cells.agreements[cell] + sign * agreements)
             self._merged[source] = known
         self._form_bins()
-        self.policy.recount()
+        self.policy.recount(sum(self._cells.samples) - counted)
 
     def _own(self) -> State:
         """Return what this gate has learned itself, by cell."""

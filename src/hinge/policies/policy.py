@@ -496,6 +496,7 @@ class Policy(ABC):
             if getattr(self, name) != getattr(other, name):
                 wanted = f"must have {name}={getattr(self, name)!r}, got {getattr(other, name)!r}"
                 raise InvalidState(f"{owner}: the state to merge {wanted}")
+        counted = sum(self.table.offloads)
         for source, known in {**other._merged, other.id: other._own()}.items():
             before = self._merged.get(source)
             if source == self.id or (before and before["learned"] >= known["learned"]):
@@ -505,10 +506,10 @@ class Policy(ABC):
                 for place, value in enumerate(known[name]):
                     column[place] = max(0.0, column[place] + value - (before[name][place] if before else 0.0))
             self._merged[source] = known
-        self.recount()
+        self.recount(sum(self.table.offloads) - counted)
 
-    def recount(self) -> None:
-        """Take account of evidence that came as counts."""
+    def recount(self, samples: float) -> None:
+        """Take account of evidence that came as counts of so many samples."""
         self.functions.rebuilds(self.table)
 
     def _own(self) -> State:

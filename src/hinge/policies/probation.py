@@ -331,15 +331,12 @@ class Probation(Policy):
         n, a = sum(self.table.offloads[:bin]), sum(self.table.agreements[:bin])
         return f", and {a:g} of {n:g} in the bins below" if n else ""
 
-    def recount(self) -> None:
+    def recount(self, samples: float) -> None:
         table = self.table
-        for bin in range(self.bins):  # what is licensed goes on until its audit
-            more = table.offloads[bin] - table.samples[bin]
-            if more > 0.0:
-                table.samples[bin] += more
-                table.sums[EARLIER] += more
+        table.sums[EARLIER] += max(0.0, samples)
         for bin in range(self.bins):
-            if table.granted[bin] == 0 and table.offloads[bin] > 0.0:
+            table.samples[bin] = max(table.samples[bin], table.offloads[bin])
+            if table.granted[bin] == 0 and table.offloads[bin] > 0.0:  # what is licensed goes on until its audit
                 seen = table.samples[bin]
                 license_bin(table, bin, seen, grant(table, bin, seen, table.price[0], self.time))
 

@@ -6,6 +6,7 @@ with the same `map`.
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,15 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
+from hinge.bins import FittedBins, UniformBins
+from hinge.budget import make_budget
+from hinge.cells import CELLS, make_cells
 from hinge.gate import Gate
 from hinge.ledger import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, SUMS
-from hinge.policies import Need, Policy
-from hinge.policies.expiry import FOREVER
-from hinge.policies.policy import Functions, note_nothing
+from hinge.policies import Need, Policy, policy_class
+from hinge.policies.policy import FOREVER, Functions
 from hinge.policies.random import SEED_LIMIT
+from hinge.price import make_price
 from hinge.simulation import kernel
 from hinge.simulation.results import Record, Results, Run, Wholes, checkpoints
-from hinge.simulation.sources import Samples, Source
+from hinge.simulation.sources import ConstantPrice, Resampled, Samples, Source
+from hinge.traces import Trace
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -77,7 +82,7 @@ class PlainPolicy:
         self.needs: frozenset[Need] = getattr(described, "needs", frozenset())
         self.bins: int | None = getattr(described, "bins", None)
         self.table, self.decision = self, None
-        self.functions = Functions(_decides, note_nothing, _learns)
+        self.functions = Functions(offloads=_decides, learns=_learns)
 
     def fresh(self, seed: int | None = None) -> "PlainPolicy":
         """The object before its first sample; it sets its own seed."""
@@ -95,15 +100,16 @@ def _decides(plain: Any, bin: int, time: int) -> bool:
     return bool(offload)
 
 
-def _learns(plain: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def _learns(plain: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     plain.made.learn(plain.decision, bool(agreed) if agreed in (0.0, 1.0) else agreed, cost)
+    return 0
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """One run: a stream, and the policies that play on it. It can be pickled and run elsewhere."""
 
-    policies: Mapping[str, Policy | PlainPolicy]
+    policies: Mapping[str, Gate | Policy | PlainPolicy]
     source: Source
     horizon: int
     times: Wholes
@@ -145,7 +151,7 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
     columns = {name: column for name, column in samples._asdict().items() if column is not None}
     for name in columns:
         try:
-            columns[name] = np.asarray(columns[name], np.int64 if name == "bins" else np.float64)
+            columns[name] = np.asarray(columns[name], np.int64 if name in ("bins", "places") else np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"{owner}: {name} must be numbers, got {columns[name]!r:.80}") from None
         if (shape := columns[name].shape) != (length,):
@@ -162,7 +168,7 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
 
 
 _MOST = float(np.finfo(np.float64).max)
-_RANGES = {"agreed": (0, 1), "costs": (0, 1)} | dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
+_RANGES = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)} | dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
 
 
 def _kind(source: Source) -> str:
@@ -202,12 +208,29 @@ def told_gaps(source: Source, samples: Samples) -> NDArray[np.float64]:
     return np.asarray(1.0 - np.asarray(agreement)[samples.bins] - samples.costs)
 
 
+def features_of(playable: "Gate | Policy | PlainPolicy", told_cost: bool) -> kernel.Features:
+    """Return what a loop has to do for it."""
+    if not isinstance(playable, Gate):
+        return kernel.Features(told=told_cost)
+    fitted, measured, budgeted = isinstance(playable.bins, FittedBins), playable.price, playable.budget
+    return kernel.Features(fitted, measured is not None, budgeted is not None, told_cost)
+
+
+def parts_of(playable: "Gate | Policy | PlainPolicy") -> kernel.Parts:
+    """Return its tables, with empty ones for what it does not have."""
+    if not isinstance(playable, Gate):
+        return kernel.Parts(playable.table, make_cells(1), make_price(), make_budget(1.0))
+    cells = playable.bins.cells if isinstance(playable.bins, FittedBins) else make_cells(1)
+    price = playable.price or make_price(playable.offload_price)
+    return kernel.Parts(playable.policy.table, cells, price, playable.budget or make_budget(1.0))
+
+
 class Player:
     """A policy in a run: its table, its loop, and its sums."""
 
     def __init__(
         self,
-        policy: Policy | PlainPolicy,
+        playable: Gate | Policy | PlainPolicy,
         source: Source,
         times: Wholes,
         room: int,
@@ -215,9 +238,11 @@ class Player:
         told_cost: bool = False,
     ) -> None:
         self.machine_code = machine_code
-        self.table: Any = kernel.machine_table(policy.table) if machine_code else policy.table
+        policy = playable.policy if isinstance(playable, Gate) else playable
+        parts = parts_of(playable)
+        self.parts: Any = kernel.machine_table(parts) if machine_code else parts
         self.told = kernel.Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
-        self.loop = kernel.loop(policy.functions, machine_code)
+        self.loop = kernel.loop(policy.functions, features_of(playable, told_cost), machine_code)
         self.time = 0
         self.book = kernel.Book(
             sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
@@ -233,10 +258,12 @@ class Player:
         """Run over the next samples."""
         self.has_truth = samples.local_right is not None
         self._knows = self._knows and not np.isnan(samples.gaps).any()
-        length, nothing = len(samples.bins), np.zeros(0)
-        columns = Samples(*(self._native(nothing if column is None else column) for column in samples))
+        length = len(samples.bins)
+        empty = Samples(*[np.zeros(0)] * 6, np.zeros(0, np.int64))
+        given = (mine if column is None else column for column, mine in zip(samples, empty, strict=True))
+        columns = Samples(*map(self._native, given))
         book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
-        self.loop(self.table, self.time, columns, self.told, book)
+        self.loop(self.parts, self.time, columns, self.told, book)
         self.time += length
 
     def _native(self, column: NDArray[Any]) -> Any:
@@ -261,12 +288,14 @@ class Player:
 
 
 def simulate(
-    policies: Mapping[str, Playable] | Sequence[Playable],
-    source: Source,
+    policies: "Mapping[str, Playable | str] | Sequence[Playable | str] | Playable | str",
+    source: Source | Trace,
     horizon: int,
     runs: int = 1,
     seed: int = 0,
     *,
+    offload_cost: float | None = None,
+    bins: int | str = 16,
     record_decisions: bool = False,
     times: Sequence[int] | None = None,
     told_costs: Collection[str] = (),
@@ -276,19 +305,18 @@ def simulate(
 ) -> Results:
     """Run policies on streams from a source; all policies see the same samples in the same run.
 
-    `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they may be
-    gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run, or
-    functions without parameters that make such objects. Objects run as Python. The rest is compiled if numba is there
-    and horizon × runs is more than 20 000, or it was compiled before in this process; `machine_code` says which. The
-    results are the same.
-    Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
-    times that are evenly spread on a logarithmic scale. Policies named in `told_costs` know what offloading a sample
-    costs before they decide, as by `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where
-    the source has no `agreement` by bin.
+    `policies` are names or prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they
+    may be gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run,
+    or functions without parameters that make such objects. `source` is a trace, whose rows are drawn with replacement at
+    an `offload_cost` and in so many uniform `bins` ("fitted": bins that fit themselves), or a `Source`.
 
-    >>> from hinge import HILCB
-    >>> from hinge.simulation.sources import ConstantPrice, Synthetic
-    >>> source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=ConstantPrice(0.5))
+    Objects run as Python. The rest is compiled if numba is there and horizon × runs is more than 20 000, or it was
+    compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C) keeps the
+    runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on a
+    logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they decide, as by
+    `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where the source has no `agreement`.
+
+    >>> from hinge import load_trace
     >>> class EveryOther:  # a policy may be any object with decide and learn
     ...     seen = 0
     ...     def decide(self, bin):
@@ -296,23 +324,31 @@ def simulate(
     ...         return self.seen % 2 == 0  # whether to offload
     ...     def learn(self, decision, agreed, cost):
     ...         pass
-    >>> results = simulate([HILCB(bins=3, offload_cost=0.5), EveryOther()], source, horizon=2000, runs=3)
+    >>> results = simulate(["hi-lcb", EveryOther()], load_trace("fashion"), horizon=2000, runs=3, offload_cost=0.5)
     >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["EveryOther"].regret[:, -1].mean())
     True
     """
-    named = {name: _playable(policy, source) for name, policy in by_name(policies).items()}
+    fitted = bins == "fitted"
+    if isinstance(source, Trace):
+        binning = UniformBins(16 if fitted else whole("simulate", "bins", bins, 1))
+        source = Resampled(source, binning, None if offload_cost is None else ConstantPrice(offload_cost))
+    context = {"horizon": whole("simulate", "horizon", horizon, 1, FOREVER), "seed": 0}
+    made = {name: _built(policy, source, fitted, context) for name, policy in by_name(policies).items()}
+    _warn_of_prices(made, source)
+    named = {name: _playable(policy, source) for name, policy in made.items()}
     _check(named, source, told_costs)
-    horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
+    runs = whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
 
-    def compiles(policy: Policy | PlainPolicy) -> bool:
-        if isinstance(policy, PlainPolicy):
+    def compiles(playable: Gate | Policy | PlainPolicy, told_cost: bool) -> bool:
+        if isinstance(playable, PlainPolicy):
             return False
         if machine_code is not None:
             return machine_code
-        return kernel.pays(horizon * runs, policy.functions)
+        policy = playable.policy if isinstance(playable, Gate) else playable
+        return kernel.pays(horizon * runs, policy.functions, features_of(playable, told_cost))
 
-    compiled = frozenset(name for name, policy in named.items() if compiles(policy))
+    compiled = frozenset(name for name, policy in named.items() if compiles(policy, name in told_costs))
     marks = checkpoints(horizon)
     if times is not None:
         checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
@@ -346,13 +382,12 @@ def policy_seed(seed: int) -> int:
     return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]) % SEED_LIMIT
 
 
-def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, Playable]:
-    """Policies under their names; those of plain objects are the names of their classes."""
+def by_name(policies: Any) -> dict[str, Any]:
+    """Return policies under their names; those of plain objects are the names of their classes."""
     if isinstance(policies, Mapping):
         return dict(policies)
     if isinstance(policies, str) or not isinstance(policies, Iterable):
-        wanted = "simulate: policies must be a list or a dict by name; put a single one in a list"
-        raise TypeError(f"{wanted}, got {policies!r:.200}")
+        policies = [policies]
     names = [_name(policy) for policy in policies]
     if len({*names}) < len(names):
         raise ValueError(f"simulate: policies of one name need a dict that names them apart, got {names}")
@@ -360,29 +395,59 @@ def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, 
 
 
 def _name(policy: Any) -> str:
+    if isinstance(policy, str):
+        return policy
     policy = policy.policy if isinstance(policy, Gate) else policy
     return str(getattr(policy, "name", None) or getattr(policy, "__name__", type(policy).__name__))
 
 
-def _playable(policy: Any, source: Source) -> Policy | PlainPolicy:
+def _built(policy: Any, source: Source, fitted: bool, context: Mapping[str, Any]) -> Any:
+    """Return a policy by name at the price of the source, or the object as it is."""
+    if not isinstance(policy, str):
+        return policy
+    cost = getattr(source, "mean_offload_cost", None)
+    kind = policy_class(policy)
+    settings = {**context, "bins": source.bins, "offload_cost": cost, "agreement": getattr(source, "agreement", None)}
+    built = kind.from_settings({key: value for key, value in settings.items() if value is not None})
+    return Gate(built, bins=FittedBins()) if fitted and built.functions.regroups else built
+
+
+def _warn_of_prices(policies: Mapping[str, Any], source: Source) -> None:
+    """Say where a policy decides by another price than its world has."""
+    world = getattr(source, "mean_offload_cost", None)
+    for name, policy in policies.items():
+        price = getattr(policy.policy if isinstance(policy, Gate) else policy, "offload_cost", None)
+        measured = isinstance(policy, Gate) and policy.price is not None
+        if isinstance(price, float) and world is not None and not measured and abs(price - world) > 1e-9:
+            told = f"decides by an offload cost of {price:g}, but offloads cost {world:g} here"
+            warnings.warn(f"simulate: {name} {told}", stacklevel=3)
+
+
+def _playable(policy: Any, source: Source) -> "Gate | Policy | PlainPolicy":
     if isinstance(policy, Gate):
         binning = getattr(source, "binning", None)
-        if binning is not None and binning.state() != policy.bins.state():
+        if isinstance(policy.bins, FittedBins):
+            if not hasattr(source, "binning"):
+                raise ValueError("simulate: bins that fit themselves need a source with confidences, as a trace has")
+        elif binning is not None and binning.state() != policy.bins.state():
             raise ValueError(f"simulate: a gate has {policy.bins!r}, but the source has {binning!r}")
-        return policy.policy
+        return policy
     if isinstance(policy, Policy):
         return policy
     if callable(policy) or (hasattr(policy, "decide") and hasattr(policy, "learn")):
         return PlainPolicy(policy)
-    wanted = "simulate: policies must be policies, objects with decide and learn, or functions that make one"
+    wanted = "simulate: policies must be policies, their names, objects with decide and learn, or what makes one"
     raise TypeError(f"{wanted}, got {policy!r}")
 
 
-def _check(policies: Mapping[str, Policy | PlainPolicy], source: Source, told_costs: Collection[str]) -> None:
+def _check(policies: "Mapping[str, Gate | Policy | PlainPolicy]", source: Source, told_costs: Collection[str]) -> None:
     for name in told_costs:
         policy = policies.get(name)
-        if not isinstance(policy, Policy) or not policy.takes_cost:
+        inner = policy.policy if isinstance(policy, Gate) else policy
+        if not isinstance(inner, Policy) or inner.functions.offloads_at is None:
             raise TypeError(f"simulate: told_costs must name policies whose decide takes a cost, got {name!r}")
     for name, policy in policies.items():
-        if policy.bins is not None and policy.bins != source.bins:
+        if isinstance(policy, Gate) or policy.bins is None:
+            continue
+        if policy.bins != source.bins:
             raise ValueError(f"simulate: policy {name!r} has {policy.bins} bins, but the source has {source.bins}")

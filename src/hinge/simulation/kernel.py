@@ -1,7 +1,7 @@
 """The loops of the simulator: decide; if offloaded, learn; add to the sums. Compiled by numba where it is installed.
 
-`player` makes a loop around a policy's functions (see `hinge.policies.policy`). `loop` compiles it,
-or leaves it as Python. Both give the same bits: numba compiles the functions that the policy objects call, and may not
+`player` makes a loop around the functions of a policy and of what else its gate does. `loop` compiles it, or leaves it
+as Python. Both give the same bits: numba compiles the functions that the policy objects call, and may not
 reorder arithmetic. Compiled loops are cached on disk under a name that holds a digest of all the code they contain.
 """
 
@@ -18,15 +18,18 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from hinge.budget import catch_up, charge, extra_price
+from hinge.cells import DUE, form_bins, write_record
 from hinge.ledger import RIGHT, SUMS, accept, offload
-from hinge.policies.policy import Functions
+from hinge.policies.policy import Functions, add_cells, set_price
+from hinge.price import LOOK, MEAN, pay
 from hinge.simulation.sources import Samples
 
 Loop = Callable[..., None]
 
 
 class Told(NamedTuple):
-    """What a policy learns about accepted samples, too, and whether it knows the cost of each before it decides."""
+    """What a policy is told about accepted samples, too, and whether a price is told for each sample."""
 
     cost: bool
     agreement: bool
@@ -44,14 +47,38 @@ class Book(NamedTuple):
     decisions: Any  # of the samples at hand
 
 
-def player(functions: Functions) -> Loop:
-    """The loop for a policy with these functions."""
-    offloads, notes, learns, accepts, expects = functions
+class Parts(NamedTuple):
+    """The tables of a gate: of its policy, its cells, its price and its budget; empty where it has none."""
 
-    def play(table: Any, time: int, samples: Samples, told: Told, book: Book) -> None:
-        """Run the policy over the samples that follow those up to `time`."""
+    policy: Any
+    cells: Any
+    price: Any
+    budget: Any
+
+
+class Features(NamedTuple):
+    """What a gate does beyond asking its policy; what it does not do is not compiled."""
+
+    fitted: bool = False
+    measured: bool = False
+    budgeted: bool = False
+    told: bool = False
+
+
+def player(functions: Functions, features: Features) -> Loop:
+    """Return the loop for a gate whose policy has these functions."""
+    offloads, learns, accepts, asks, passes, given_at, given_reprices, given_regroups, _ = functions
+    offloads_at: Any = given_at or offloads
+    reprices: Any = given_reprices or set_price
+    regroups: Any = given_regroups or add_cells
+    fitted, measured, budgeted, by_price = features
+    repriced = given_reprices is not None and (measured or budgeted)
+
+    def play(parts: Any, time: int, samples: Samples, told: Told, book: Book) -> None:
+        """Run the gate over the samples that follow those up to `time`."""
+        table, cells, price, budget = parts
         columns: Any = samples  # those that it lacks are empty here, not None
-        bins, agreed, costs, gaps, local_right, remote_right = columns
+        bins, agreed, costs, gaps, local_right, remote_right, places = columns
         sums, stops, _, wrong_accepts, wrong_offloads, decisions = book
         has_truth, records = len(local_right) > 0, len(decisions) > 0
         start, stop = 0, first_after(stops, time)
@@ -60,24 +87,53 @@ def player(functions: Functions) -> Loop:
             for i in range(start, end):
                 time += 1
                 bin, gap = bins[i], gaps[i]
-                if told.beforehand:
-                    expects(table, costs[i])
-                offloaded = offloads(table, bin, time)
+                if fitted:
+                    cells.samples[places[i]] += 1.0
+                    bin = cells.group[places[i]]
+                if budgeted:
+                    catch_up(budget, time)
+                    now = costs[i] if by_price else price.sums[MEAN]
+                    wanted = offloads_at(table, bin, time, min(1.0, now + extra_price(budget)))
+                    offloaded = (wanted or (measured and time > price.sums[LOOK])) and charge(budget)
+                    if offloaded and wanted:
+                        asks(table, bin, time)
+                    elif not offloaded:
+                        passes(table, bin, time)
+                elif by_price:
+                    offloaded = offloads_at(table, bin, time, costs[i])
+                    if offloaded:
+                        asks(table, bin, time)
+                    else:
+                        passes(table, bin, time)
+                else:
+                    wanted = offloads(table, bin, time)
+                    offloaded = wanted or (measured and time > price.sums[LOOK])
+                    if wanted:
+                        asks(table, bin, time)
+                    elif not offloaded:
+                        accepts(table, bin, time)
                 if offloaded:
-                    notes(table, bin, time)
-                    learns(table, bin, agreed[i], costs[i], time, time)
+                    outcome = learns(table, bin, agreed[i], costs[i], time, time)
+                    if fitted:
+                        write_record(cells, places[i], agreed[i], outcome)
+                        if time >= cells.due[DUE]:
+                            form_bins(cells, table, 1.0 - price.sums[MEAN], time)
+                            regroups(table, cells, time)
+                    if measured:
+                        pay(price, costs[i], time)
+                    if repriced:
+                        reprices(table, price.sums[MEAN], extra_price(budget) if budgeted else 0.0, time)
                     offload(sums, costs[i], gap)
                     if gap < 0.0:
-                        wrong_offloads[bin] += 1
+                        wrong_offloads[bins[i]] += 1
                 else:
-                    accepts(table, bin, time)
                     if told.agreement:
                         learns(table, bin, agreed[i], costs[i], time, time)
                     elif told.cost:
                         learns(table, bin, 1.0, costs[i], time, time)
                     accept(sums, agreed[i], gap)
                     if gap > 0.0:
-                        wrong_accepts[bin] += 1
+                        wrong_accepts[bins[i]] += 1
                 if has_truth:
                     sums[RIGHT] += remote_right[i] if offloaded else local_right[i]
                 if records:
@@ -111,33 +167,25 @@ def numba_installed() -> bool:
 
 MANY = 20_000  # samples, above which loops are compiled
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
-_compiled = set[Functions]()  # for which this process has compiled the loop
+_compiled = set[tuple[Functions, Features]]()  # for which this process has compiled the loop
 
 
-def pays(samples: int, functions: Functions | None = None) -> bool:
-    """Whether to play so many samples by a compiled loop: if they are many, or this process has compiled it already.
-
-    Measured in processes of their own, in CPU seconds, with 16 bins: compiling takes HILCB 1.2, Isotonic 1.8, Sentinel
-    8.5 and a budget around Sentinel 8.8 s, once, and reading the outcome from disk 0.3 s, with numba's import. Python
-    plays `MANY` samples of any of these policies in 0.1 s. A first run of a little more than `MANY` samples would be
-    sooner done in Python. But where they are that many there will be more: `hinge evaluate` plays a log in 20 orders
-    and at 20 prices. Of 800 rows it takes 4 s and compiles nothing; of 2 500 rows it takes 27 s the first time, and 2 s
-    from then on, where Python would take 9 s each time.
-    """
-    return numba_installed() and (samples > MANY or functions in _compiled)
+def pays(samples: int, functions: Functions | None = None, features: Features | None = None) -> bool:
+    """Return whether to play so many samples by a compiled loop: if they are many, or it is compiled already."""
+    return numba_installed() and (samples > MANY or (functions, features) in _compiled)
 
 
-def loop(functions: Functions, machine_code: bool) -> Loop:
+def loop(functions: Functions, features: Features, machine_code: bool) -> Loop:
     """The loop around a policy's functions, compiled or not; the same one for the same functions."""
     with _compiling:
         if machine_code:
-            _compiled.add(functions)
-        return _loop(functions, machine_code)
+            _compiled.add((functions, features))
+        return _loop(functions, features, machine_code)
 
 
 @cache
-def _loop(functions: Functions, machine_code: bool) -> Loop:
-    made = player(functions)
+def _loop(functions: Functions, features: Features, machine_code: bool) -> Loop:
+    made = player(functions, features)
     return compiled(made) if machine_code else made
 
 
