@@ -168,7 +168,8 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
 
 
 _MOST = float(np.finfo(np.float64).max)
-_RANGES = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)} | dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
+_RANGES = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)}
+_RANGES |= dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
 
 
 def _kind(source: Source) -> str:
@@ -259,8 +260,9 @@ class Player:
         self.has_truth = samples.local_right is not None
         self._knows = self._knows and not np.isnan(samples.gaps).any()
         length = len(samples.bins)
-        empty = Samples(*[np.zeros(0)] * 6, np.zeros(0, np.int64))
-        given = (mine if column is None else column for column, mine in zip(samples, empty, strict=True))
+        nothing, nowhere = np.zeros(0), np.zeros(0, np.int64)
+        empty = (nowhere, nothing, nothing, nothing, nothing, nothing, nowhere)
+        given: Any = (mine if column is None else column for column, mine in zip(samples, empty, strict=True))
         columns = Samples(*map(self._native, given))
         book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
         self.loop(self.parts, self.time, columns, self.told, book)
@@ -307,12 +309,12 @@ def simulate(
 
     `policies` are names or prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they
     may be gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run,
-    or functions without parameters that make such objects. `source` is a trace, whose rows are drawn with replacement at
-    an `offload_cost` and in so many uniform `bins` ("fitted": bins that fit themselves), or a `Source`.
+    or functions without parameters that make such objects. `source` is a `Source`, or a trace, whose rows are drawn
+    with replacement at an `offload_cost` and in so many uniform `bins` ("fitted": bins that fit themselves).
 
     Objects run as Python. The rest is compiled if numba is there and horizon × runs is more than 20 000, or it was
-    compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C) keeps the
-    runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on a
+    compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C) keeps
+    the runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on a
     logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they decide, as by
     `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where the source has no `agreement`.
 
