@@ -168,7 +168,7 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
 
 
 _MOST = float(np.finfo(np.float64).max)
-_RANGES = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)}
+_RANGES: dict[str, tuple[float, float]] = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)}
 _RANGES |= dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
 
 
@@ -314,8 +314,8 @@ def simulate(
 
     Objects run as Python. The rest is compiled if numba is there and horizon × runs is more than 20 000, or it was
     compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C) keeps
-    the runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on a
-    logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they decide, as by
+    the runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on
+    a logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they decide, as by
     `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where the source has no `agreement`.
 
     >>> from hinge import load_trace

@@ -358,9 +358,9 @@ class Replay(ABC):
         """Chunks of the trace's rows, with their costs."""
         arrivals, _, costs = generators(seed)
         for rows in self._rows(arrivals, horizon):
-            right = (None, None) if self.right is None else (each[rows] for each in self.right)
-            paid = self.costs.draw(costs, len(rows), rows)
-            yield Samples(self._bins[rows], self._agreed[rows], paid, self._gaps[rows], *right, self._places[rows])
+            local, remote = (None, None) if self.right is None else (each[rows] for each in self.right)
+            paid, gaps = self.costs.draw(costs, len(rows), rows), self._gaps[rows]
+            yield Samples(self._bins[rows], self._agreed[rows], paid, gaps, local, remote, self._places[rows])
 
     def history(self) -> tuple[list[int], list[float]]:
         """The bin of every row of the trace, and whether local agreed in it."""

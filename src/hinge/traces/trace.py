@@ -225,7 +225,7 @@ class Trace:
         >>> Trace([0.9, 0.4], [3, 1], [3, 2]).bins_by(UniformBins(16))
         array([14,  6])
         """
-        return bins.bin_many(self.confidence, self.local)
+        return bins.bin_many(self.confidence)
 
     def __len__(self) -> int:
         return len(self.confidence)
