@@ -83,7 +83,7 @@ def form_bins(cells: CellTable, table: Any, q: float, time: int) -> None:
             place += 1
         cells.group[cell] = place
         below += weight
-    cells.due[DUE] = time + min(time, EVERY)
+    cells.due[DUE] = time + max(FIRST, min(time, EVERY))
     cells.due[FORMED] += 1
 
 
@@ -127,21 +127,27 @@ def cells_state(cells: CellTable) -> dict[str, Any]:
     }
 
 
-def restore_cells(cells: CellTable, state: Mapping[str, Any]) -> None:
-    """Set empty cells as a state says; raises `InvalidState` for one that nothing can have counted."""
-    used, groups, due = (state.get(name) for name in ("used", "bins", "due"))
-    wrong = InvalidState(f"FittedBins: state has impossible cells: {state!r:.200}")
-    if not (isinstance(used, list) and isinstance(groups, list) and isinstance(due, list)) or set(state) != {*_PARTS}:
+def checked_rows(rows: object) -> list[list[Any]]:
+    """Return rows of cells and their counts; raises `InvalidState` for what nothing can have counted."""
+    wrong = InvalidState(f"FittedBins: state has impossible counts of cells: {rows!r:.200}")
+    if not isinstance(rows, list):
         raise wrong
-    bins = len(cells.held)
-    for row in used:
+    for row in rows:
         if not (isinstance(row, list) and len(row) == 4 and type(row[0]) is int and 0 <= row[0] < CELLS):
             raise wrong
-        cell, samples, offloads, agreements = row
-        if not all(type(count) in (int, float) and 0 <= count < 2.0**53 for count in row):
+        if not all(type(count) in (int, float) and 0 <= count < 2.0**53 for count in row) or row[3] > row[2] + 1e-6:
             raise wrong
-        if agreements > offloads + 1e-6:
-            raise wrong
+    return rows
+
+
+def restore_cells(cells: CellTable, state: Mapping[str, Any]) -> None:
+    """Set empty cells as a state says; raises `InvalidState` for one that nothing can have counted."""
+    groups, due = state.get("bins"), state.get("due")
+    wrong = InvalidState(f"FittedBins: state has impossible cells: {state!r:.200}")
+    if not (isinstance(groups, list) and isinstance(due, list)) or set(state) != {*_PARTS}:
+        raise wrong
+    bins = len(cells.held)
+    for cell, samples, offloads, agreements in checked_rows(state.get("used")):
         cells.samples[cell], cells.offloads[cell], cells.agreements[cell] = samples, offloads, agreements
     starts = [(0, 0)]
     for entry in groups:

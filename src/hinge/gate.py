@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from hinge._checks import real, share
 from hinge.bins import Bins, EdgeBins, FittedBins, UniformBins, restore_bins
 from hinge.budget import catch_up, charge, extra_price, make_budget, restore_budget
-from hinge.cells import CELL_EDGES, DUE, form_bins, write_record
+from hinge.cells import CELL_EDGES, CELLS, DUE, checked_rows, form_bins, write_record
 from hinge.errors import HingeError, InvalidState
 from hinge.policies import Probation, Threshold, build
-from hinge.policies.policy import Decision, Explanation, Policy, State
+from hinge.policies.policy import MAX_SAMPLES, Decision, Explanation, Policy, State
 from hinge.policies.policy import restore as restore_policy
 from hinge.price import LOOK, MEAN, make_price, pay, restore_price
 
@@ -119,17 +119,17 @@ class Gate:
             if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
                 confidence = real("Gate", "confidence", confidence, 0, 1)
             cell = bisect_right(CELL_EDGES, confidence)
-            cells.samples[cell] += 1.0
             bin = cells.group[cell]
         if self.budget is not None:
             decision = self._decide_within(bin, cost)
-        elif self.price is not None and cost is None and policy.time >= self.price.sums[LOOK]:
+        elif self.price is not None and cost is None and policy.time + 1 > self.price.sums[LOOK]:
             decision = self._decide_looking(bin)
         else:
             decision = policy.decide(bin) if cost is None else policy.decide(bin, cost)
-        if cell is None or decision.time is None:
+        if cells is None or cell is None:
             return decision
-        return decision._replace(cell=cell)
+        cells.samples[cell] += 1.0
+        return decision if decision.time is None else policy.place(decision, cell)
 
     def _decide_looking(self, bin: int) -> Decision:
         """Offload what is licensed, too, to see the price."""
@@ -147,7 +147,7 @@ class Gate:
         catch_up(budget, time)
         price = self.offload_price if cost is None else share("Gate", "cost", cost)
         wanted = offloads_at(policy.table, bin, time, min(1.0, price + extra_price(budget)))
-        look = self.price is not None and policy.time >= self.price.sums[LOOK]
+        look = self.price is not None and time > self.price.sums[LOOK]
         return policy.overrule(bin, (wanted or look) and charge(budget), audit=wanted)
 
     @property
@@ -168,12 +168,13 @@ class Gate:
         policy, cells = self.policy, self._cells
         if self.price is not None and cost is None and isinstance(decision, Decision) and decision.offload:
             raise TypeError("Gate: cost must be a number, as the price is measured, got None")
-        if cells is None or decision.cell is None:
+        held = policy.pending.get(decision.time or 0) if isinstance(decision, Decision) else None
+        cell = None if held is None else held.cell
+        if cells is None or cell is None:
             policy.learn(decision, agreed, cost)
         else:
-            bin = cells.group[decision.cell]
-            outcome = policy.learn(decision, agreed, cost, bin=bin)
-            write_record(cells, decision.cell, 1.0 if agreed is None else float(agreed), outcome)
+            outcome = policy.learn(decision, agreed, cost, bin=cells.group[cell])
+            write_record(cells, cell, 1.0 if agreed is None else float(agreed), outcome)
             if policy.time >= cells.due[DUE]:
                 self._form_bins()
         if decision.offload and (self.price is not None or self.budget is not None):
@@ -220,7 +221,9 @@ class Gate:
         reader, digest = self.fresh(), hashlib.sha256()
         for confidence, agreed, cost in zip(confidences, agreements, paid, strict=True):
             bin, cell = reader._arrive(confidence)
-            decision = reader.policy.overrule(bin, True)._replace(cell=cell)
+            decision = reader.policy.overrule(bin, True)
+            if cell is not None:
+                decision = reader.policy.place(decision, cell)
             reader.learn(decision, agreed, reader.offload_price if cost is None else cost)
             digest.update(f"{confidence!r} {agreed!r} {cost!r};".encode())
         reader.policy.id = f"log {digest.hexdigest()[:16]}"
@@ -244,7 +247,7 @@ class Gate:
         if self._cells is None or other._cells is None:
             self.policy.merge(other.policy.state())
             return
-        counted = sum(self._cells.samples)
+        counted, news = sum(self._cells.samples), False
         for source, known in {**other._merged, other.policy.id: other._own()}.items():
             before = self._merged.get(source)
             if source == self.policy.id or (before and before["learned"] >= known["learned"]):
@@ -254,9 +257,11 @@ class Gate:
                     self._cells.samples[cell] = max(0.0, self._cells.samples[cell] + sign * samples)
                     self._cells.offloads[cell] = max(0.0, self._cells.offloads[cell] + sign * offloads)
                     self._cells.agreements[cell] = max(0.0, self._cells.agreements[cell] + sign * agreements)
-            self._merged[source] = known
-        self._form_bins()
-        self.policy.recount(sum(self._cells.samples) - counted)
+            self._merged[source], news = known, True
+        if news:
+            self.policy.elsewhere = sum(known["learned"] for known in self._merged.values())
+            self._form_bins()
+            self.policy.recount(sum(self._cells.samples) - counted)
 
     def _own(self) -> State:
         """Return what this gate has learned itself, by cell."""
@@ -340,9 +345,12 @@ class Gate:
         if state.get("price") is not None:
             gate.price = make_price()
             restore_price(gate.price, state["price"])
-        gate._merged = dict(state.get("merged") or {})
-        if policy.takes_price:
-            policy.table.price[0] = gate.offload_price
+        gate._merged = _checked_sources(state.get("merged"))
+        if policy.elsewhere != sum(known["learned"] for known in gate._merged.values()):
+            raise InvalidState(f"Gate: state has {policy.elsewhere} offloads from elsewhere, but other sources")
+        cells = [held.cell for held in policy.pending.values()]
+        if any((cell is None or cell >= CELLS) if gate._cells is not None else cell is not None for cell in cells):
+            raise InvalidState("Gate: state has pending decisions of impossible cells")
         return gate
 
     def resume(self, state: Mapping[str, Any]) -> Gate:
@@ -447,6 +455,19 @@ def _check_header(state: Mapping[str, Any]) -> None:
     for part in ("bins", "confidence", "policy"):
         if not isinstance(state.get(part), Mapping):
             raise InvalidState(f"Gate: state must have {part!r} as a dict, got {state.get(part)!r:.200}")
+
+
+def _checked_sources(merged: object) -> dict[str, State]:
+    """Return what others have learned, by cell, if that is what a state has."""
+    if not isinstance(merged, Mapping) or not all(isinstance(known, Mapping) for known in merged.values()):
+        raise InvalidState(f"Gate: state must have a dict of dicts as 'merged', got {merged!r:.200}")
+    sources = {}
+    for source, known in merged.items():
+        learned = known.get("learned")
+        if type(learned) is not int or not 0 <= learned <= MAX_SAMPLES:
+            raise InvalidState(f"Gate: state has an impossible number of offloads of {source!r:.200}: {learned!r:.200}")
+        sources[str(source)] = {"learned": learned, "cells": checked_rows(known.get("cells"))}
+    return sources
 
 
 def _restored(state: Mapping[str, Any]) -> Policy:

@@ -83,7 +83,7 @@ class Discounted(Policy):
     """
 
     name = "discounted"
-    saved = ("offloads", "agreements", "unit")
+    saved = ("offloads", "agreements", "unit", "price")
     assumes_monotone = True
 
     def __init__(

@@ -139,8 +139,8 @@ KNOWN = Functions(
     regroups=regroup_counts,
     rebuilds=refresh_all,
 )
-LEARNED = Functions(
-    offloads=offload_expired, learns=learn_count, offloads_at=offload_at, regroups=regroup_counts, rebuilds=refresh_all
+LEARNED = Functions(  # bins are formed by a price, and there is none
+    offloads=offload_expired, learns=learn_count, offloads_at=offload_at, rebuilds=refresh_all
 )
 
 
@@ -148,6 +148,7 @@ class HILCBBase(ExpiryPolicy):
     """What HI-LCB and HI-LCB-lite share."""
 
     evidence = ("offloads", "agreements", "costs")
+    saved = ("price",)
 
     def __init__(
         self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True

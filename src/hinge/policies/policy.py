@@ -163,7 +163,8 @@ class Policy(ABC):
         self.time = 0
         self.learned = 0
         self.id = secrets.token_hex(8)
-        self._pending: OrderedDict[int, Decision] = OrderedDict()  # the oldest is quick to drop
+        self.elsewhere = 0  # offloads learned by others, whose counts a gate keeps
+        self.pending: OrderedDict[int, Decision] = OrderedDict()  # what waits for feedback, by time; the oldest first
         self._merged: dict[str, State] = {}
 
     # -- being built --------------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class Policy(ABC):
 
     def _await(self, offload: bool, bin: int, time: int) -> Decision:
         """Return the record of a decision from which the policy expects to learn."""
-        pending = self._pending
+        pending = self.pending
         if len(pending) >= MAX_PENDING:
             pending.popitem(last=False)
         decision = pending[time] = Decision(offload, bin, time, self.id)
@@ -273,25 +274,30 @@ class Policy(ABC):
         the answers agree, from 0 to 1. `cost` is needed only by policies that learn it. `bin` is the bin by now, where
         it is another. Returns what became of the record: `KEPT`, `DROPPED` for that of the bin, or `DROPPED_ALL`.
         """
-        time = self._waiting(decision)
-        agrees, paid = self._checked_agreement(decision, agreed), self._checked_cost(decision, cost)
-        del self._pending[time]
+        time, held = self._waiting(decision)
+        agrees, paid = self._checked_agreement(held, agreed), self._checked_cost(held, cost)
+        del self.pending[time]
         self.learned += 1
-        return self.functions.learns(
-            self.table, decision.bin if bin is None else bin, agrees, paid, time, self.time
-        )
+        return self.functions.learns(self.table, held.bin if bin is None else bin, agrees, paid, time, self.time)
 
     def forget(self, decision: Decision) -> None:
         """Stop waiting for the feedback of a decision, and learn nothing from it."""
-        del self._pending[self._waiting(decision)]
+        del self.pending[self._waiting(decision)[0]]
 
-    def _waiting(self, decision: Decision) -> int:
-        """Return the time of a decision that waits for feedback."""
+    def place(self, decision: Decision, cell: int) -> Decision:
+        """Return a decision that waits for feedback as one that knows its cell."""
+        placed = decision._replace(cell=cell)
+        if decision.time is not None:
+            self.pending[decision.time] = placed
+        return placed
+
+    def _waiting(self, decision: Decision) -> tuple[int, Decision]:
+        """Return the time of a decision that waits for feedback, and what was decided then."""
         if not isinstance(decision, Decision):
             raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
         time = decision.time
-        if time is not None and decision.policy == self.id and time in self._pending:
-            return time
+        if time is not None and decision.policy == self.id and time in self.pending:
+            return time, self.pending[time]
         raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
 
     def _refusal(self, decision: Decision) -> str:
@@ -394,7 +400,8 @@ class Policy(ABC):
             "time": self.time,
             "learned": self.learned,
             "table": {name: list(getattr(self.table, name)) for name in (*self.evidence, *self.saved)},
-            "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+            "pending": [[held.time, held.bin, held.offload, held.cell] for held in self.pending.values()],
+            "elsewhere": self.elsewhere,
             "merged": self._merged,
         }
 
@@ -432,19 +439,20 @@ class Policy(ABC):
         merged = _mapping(state, "merged")
         self._merged = {shown(source): self._checked_source(known) for source, known in merged.items()}
         self._set_columns(_mapping(state, "table"), (*self.evidence, *self.saved))
-        counted, learned = (
-            sum(getattr(self.table, "offloads", ())),
-            self.learned + sum(known["learned"] for known in self._merged.values()),
-        )
+        self.elsewhere = _count(owner, state, "elsewhere")
+        counted = sum(getattr(self.table, "offloads", ()))
+        learned = self.learned + self.elsewhere + sum(known["learned"] for known in self._merged.values())
         if "offloads" in self.evidence and counted > learned * (1 + 1e-9) + _ROUNDING:
             raise InvalidState(f"{owner}: state counts {counted:g} offloads, but {learned:g} learned")
         if not isinstance(pending, list):
             raise InvalidState(f"{owner}: pending must be a list, got {shown(pending)}")
         for entry in pending:
-            if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
+            if not (isinstance(entry, list | tuple) and len(entry) == 4 and isinstance(entry[2], bool)):
                 raise InvalidState(f"{owner}: state has an impossible pending decision: {shown(entry)}")
             try:
-                self._await(entry[2], self._checked_bin(entry[1]), whole(owner, "time", entry[0], 1, self.time))
+                made = self._await(entry[2], self._checked_bin(entry[1]), whole(owner, "time", entry[0], 1, self.time))
+                if entry[3] is not None:
+                    self.place(made, whole(owner, "cell", entry[3], 0, MAX_SIZE))
             except (TypeError, ValueError) as error:
                 raise InvalidState(f"{owner}: state has an impossible pending decision: {error}") from error
         self.functions.rebuilds(self.table)
@@ -491,8 +499,7 @@ class Policy(ABC):
             raise TypeError(f"{owner}: what it knows does not add up")
         self._check_header(state)
         other = type(self).restore(state)
-        same = ("bins", "discount") if hasattr(self, "discount") else ("bins",)
-        for name in (*same, "learns_cost"):
+        for name in ("bins", "learns_cost"):
             if getattr(self, name) != getattr(other, name):
                 wanted = f"must have {name}={getattr(self, name)!r}, got {getattr(other, name)!r}"
                 raise InvalidState(f"{owner}: the state to merge {wanted}")

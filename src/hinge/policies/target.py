@@ -235,7 +235,7 @@ class Target(RandomisedPolicy):
 
     @property
     def warning(self) -> str | None:
-        stage, waiting = self.table.stage[0], len(self._pending)
+        stage, waiting = self.table.stage[0], len(self.pending)
         charged = self.table.charges[stage] / RATES[stage] > waiting + 0.5  # more than what is on its way
         if charged and margin(self.table, stage, self.time) / RATES[stage] + waiting < 0.0:
             return "the agreement target cannot be met: offloads fail, or are refused"

@@ -128,6 +128,7 @@ class Thompson(RandomisedPolicy):
 
     name = "thompson"
     evidence = ("offloads", "agreements")
+    saved = ("price",)
 
     def __init__(self, bins: int = 16, offload_cost: float = 0.5, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
