@@ -61,7 +61,6 @@ from hinge.policies.policy import (
     ACCEPTED,
     DROPPED,
     DROPPED_ALL,
-    FOREVER,
     KEPT,
     Decision,
     Explanation,
@@ -75,6 +74,7 @@ DOUBT = 3.0  # nats: a record that is right is dropped with a chance of about e^
 FALL = 0.75  # the fall of agreement, everywhere, that is watched for
 MOVED = 0.02  # of the price
 LEAST = 1e-6  # a price is taken for at least this, and for at most 1 less this
+LONGEST = 2**52  # samples: the licence where offloads never pay; counts beyond it would not be exact in a float
 CERTAIN = 40.0  # nats; e^40 samples are for ever
 FALLEN, MISLED, LEARNED, BEGUN, EARLIER, CUT_AT = 0, 1, 2, 3, 4, 5  # the entries of `sums`
 
@@ -122,7 +122,7 @@ def grant(table: ProbationTable, bin: int, seen: float, price: float, now: int) 
     n, a, q = table.offloads[bin], table.agreements[bin], break_even(price)
     table.predicted[bin] = 0.0
     if price >= 1.0:
-        return FOREVER
+        return LONGEST
     if a < q * n:
         return 0
     evidence, number, mean = testify(table, bin, q)
@@ -314,7 +314,7 @@ class Probation(Policy):
     def explain(self, bin: int) -> Explanation:
         left, q = self.table.left[self._checked_bin(bin)], break_even(self.table.price[0])
         seen = self._seen(bin)
-        if left >= FOREVER // 2:
+        if left >= LONGEST // 2:
             return self._explained(bin, 0.0, f"Bin {bin} is accepted: a wrong answer costs no more than an offload.")
         if left:
             reason = f"Bin {bin} is accepted for {left} more sample{'s' * (left != 1)}: {seen}{self._testified(bin)}."
