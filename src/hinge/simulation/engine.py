@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hinge._checks import whole
 from hinge.bins import FittedBins, UniformBins
 from hinge.budget import make_budget
-from hinge.cells import CELLS, make_cells
+from hinge.cells import make_cells
 from hinge.gate import Gate
 from hinge.ledger import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, SUMS
 from hinge.policies import Need, Policy, policy_class
@@ -151,7 +151,7 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
     columns = {name: column for name, column in samples._asdict().items() if column is not None}
     for name in columns:
         try:
-            columns[name] = np.asarray(columns[name], np.int64 if name in ("bins", "places") else np.float64)
+            columns[name] = np.asarray(columns[name], np.int64 if name in ("bins", "rows") else np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"{owner}: {name} must be numbers, got {columns[name]!r:.80}") from None
         if (shape := columns[name].shape) != (length,):
@@ -168,7 +168,7 @@ def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
 
 
 _MOST = float(np.finfo(np.float64).max)
-_RANGES: dict[str, tuple[float, float]] = {"agreed": (0, 1), "costs": (0, 1), "places": (0, CELLS - 1)}
+_RANGES: dict[str, tuple[float, float]] = {"agreed": (0, 1), "costs": (0, 1), "rows": (0, _MOST)}
 _RANGES |= dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
 
 
@@ -226,6 +226,18 @@ def parts_of(playable: "Gate | Policy | PlainPolicy") -> kernel.Parts:
     return kernel.Parts(playable.policy.table, cells, price, playable.budget or make_budget(1.0))
 
 
+def places_of(playable: "Gate | Policy | PlainPolicy", source: Source) -> tuple[Wholes | None, int]:
+    """Return where each row of a trace falls in the cells or bins of a gate, if not as in the source; and its bins."""
+    trace: Any = getattr(source, "trace", None)
+    if trace is None or not isinstance(playable, Gate):
+        return None, source.bins
+    if isinstance(playable.bins, FittedBins):
+        return playable.bins.cell_many(trace.confidence), source.bins
+    if (binning := getattr(source, "binning", None)) is not None and binning.state() == playable.bins.state():
+        return None, source.bins
+    return trace.bins_by(playable.bins), playable.bins.bins
+
+
 class Player:
     """A policy in a run: its table, its loop, and its sums."""
 
@@ -239,6 +251,8 @@ class Player:
         told_cost: bool = False,
     ) -> None:
         self.machine_code = machine_code
+        self.places, own = places_of(playable, source)
+        self.fitted = isinstance(playable, Gate) and isinstance(playable.bins, FittedBins)
         policy = playable.policy if isinstance(playable, Gate) else playable
         parts = parts_of(playable)
         self.parts: Any = kernel.machine_table(parts) if machine_code else parts
@@ -249,8 +263,8 @@ class Player:
             sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
             stops=times,
             marks=np.full((len(times), SUMS), np.nan),
-            wrong_accepts=np.zeros(source.bins, np.int64),
-            wrong_offloads=np.zeros(source.bins, np.int64),
+            wrong_accepts=np.zeros(own, np.int64),
+            wrong_offloads=np.zeros(own, np.int64),
             decisions=np.zeros(room, np.bool_),
         )
         self.has_truth, self._knows = False, True
@@ -260,6 +274,11 @@ class Player:
         self.has_truth = samples.local_right is not None
         self._knows = self._knows and not np.isnan(samples.gaps).any()
         length = len(samples.bins)
+        if self.places is not None and samples.rows is not None:
+            here = self.places[samples.rows]
+            samples = samples._replace(**({"rows": here} if self.fitted else {"bins": here, "rows": None}))
+        elif samples.rows is not None:
+            samples = samples._replace(rows=None)
         nothing, nowhere = np.zeros(0), np.zeros(0, np.int64)
         empty = (nowhere, nothing, nothing, nothing, nothing, nothing, nowhere)
         given: Any = (mine if column is None else column for column, mine in zip(samples, empty, strict=True))
@@ -312,11 +331,12 @@ def simulate(
     or functions without parameters that make such objects. `source` is a `Source`, or a trace, whose rows are drawn
     with replacement at an `offload_cost` and in so many uniform `bins` ("fitted": bins that fit themselves).
 
-    Objects run as Python. The rest is compiled if numba is there and horizon × runs is more than 20 000, or it was
-    compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C) keeps
-    the runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly spread on
-    a logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they decide, as by
-    `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where the source has no `agreement`.
+    Objects run as Python. The rest is compiled if numba is there and horizon × runs is more than 200 000, or it
+    was compiled before in this process; `machine_code` says which. The results are the same. Interrupting (Ctrl-C)
+    keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at times that are evenly
+    spread on a logarithmic scale. Policies named in `told_costs` are told what offloading a sample costs before they
+    decide, as by `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where the source has no
+    `agreement`. A gate may have other bins than the source, if that has confidences; the oracle has the source's.
 
     >>> from hinge import load_trace
     >>> class EveryOther:  # a policy may be any object with decide and learn
@@ -427,12 +447,11 @@ def _warn_of_prices(policies: Mapping[str, Any], source: Source) -> None:
 
 def _playable(policy: Any, source: Source) -> "Gate | Policy | PlainPolicy":
     if isinstance(policy, Gate):
-        binning = getattr(source, "binning", None)
-        if isinstance(policy.bins, FittedBins):
-            if not hasattr(source, "binning"):
+        if not hasattr(source, "trace"):
+            if isinstance(policy.bins, FittedBins):
                 raise ValueError("simulate: bins that fit themselves need a source with confidences, as a trace has")
-        elif binning is not None and binning.state() != policy.bins.state():
-            raise ValueError(f"simulate: a gate has {policy.bins!r}, but the source has {binning!r}")
+            if policy.bins.bins != source.bins:
+                raise ValueError(f"simulate: a gate has {policy.bins!r}, but the source has {source.bins} bins")
         return policy
     if isinstance(policy, Policy):
         return policy

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import real, whole
-from hinge.bins import Bins, UniformBins
+from hinge.bins import Bins, FittedBins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidTrace, InvalidType, InvalidValue
-from hinge.gate import DEFAULT_BINS, Gate
-from hinge.policies import AlwaysRemote, Policy, build, policy_class, policy_names
+from hinge.gate import Gate
+from hinge.policies import AlwaysRemote, FixedPolicy, Policy, Target, build, policy_names
+from hinge.price import make_price
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
-from hinge.simulation.kernel import pays
 from hinge.simulation.results import Results
 from hinge.simulation.sources import (
     BimodalPrice,
@@ -32,47 +32,72 @@ from hinge.simulation.sources import (
     Shuffled,
     Synthetic,
 )
-from hinge.theory import Dip, Estimate, significant_dips
+from hinge.theory import Estimate, fit_threshold
 from hinge.traces import Log, Trace, load_trace, read_recorded, trace_names
 
-LEARNED = "learned"  # an offload cost that the policies are not told
+if TYPE_CHECKING:
+    from hinge.simulation.trade import Recommendation
+
+LEARNED = "learned"  # an offload cost that is measured
 FITTED = "offline"  # fitted in hindsight, on the very samples it is then tried on
-INFORMED = ("oracle", "static", FITTED)  # need a number for the cost, and cannot learn it
+INFORMED = ("oracle", FITTED)  # need a number for the cost
+BINS = 16  # uniform ones, by which the oracle goes
+UNIFORM = f"probation-{BINS}"  # the default policy, with these bins
+LINEUP = ("probation", UNIFORM, "hi-lcb", "threshold", "always-local", "always-remote", "oracle")
 CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
+_REGRET = ("regret", "regret_ci95", "regret_p50", "regret_p99", "realised_regret")  # by the oracle's bins
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Results):
     """The results of `evaluate`, by policy. `str()` is a table, `figures()` has what `hinge evaluate --json` prints.
 
-    `dips` are the bins in which agreement falls with confidence, across the break-even: policies that assume the
-    contrary accept there wrongly. `estimate` is what a log of offloads alone says about agreement, and with what
-    interval.
+    `best` is the fixed threshold that would have cost least, in hindsight, and what it costs per sample. `estimate` is
+    what a log of offloads alone says about agreement, and with what interval.
     """
 
     policies: Mapping[str, Playable]
     trace: Trace | Log
-    bins: Bins
-    offload_cost: float | None  # None: learned by the policies
+    bins: Bins  # of the oracle, and of policies without bins of their own
+    offload_cost: float | None  # None: measured
     shuffled: Results | None  # the same on shuffled orders of the log, which show how much the order matters
-    dips: tuple[Dip, ...]
+    best: tuple[float, float] | None = None
     estimate: Estimate | None = None
     intervals: Mapping[str, tuple[float, float]] | None = None  # of the estimated cost per sample
 
     def figures(self) -> list[dict[str, Any]]:
-        """The figures of each policy; after shuffled orders also their mean cost per sample, and its spread.
+        """The figures of each policy, and what it costs over the best threshold in hindsight.
 
-        Of a log of offloads alone, also the ends of the interval of the cost, `cost_low` and `cost_high`.
+        After shuffled orders also their mean cost per sample, and its spread; of a log of offloads alone, the ends of
+        the interval of the cost, `cost_low` and `cost_high`.
         """
-        found = super().figures()
-        for figures in found:
+        found = []
+        for record in self.values():
+            figures = {name: value for name, value in record.summary().items() if name not in _REGRET}
+            if self.best is not None and self.best[1] > 0.0:
+                figures["over_threshold"] = figures["cost_per_sample"] / self.best[1]
             if self.intervals:
-                figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
+                figures["cost_low"], figures["cost_high"] = self.intervals[record.policy]
             if self.shuffled is not None:
-                costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
+                costs = self.shuffled[record.policy].cost_per_sample[:, -1]
                 figures["shuffled_cost_per_sample"] = float(costs.mean())
                 figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
+            found.append(figures)
         return found
+
+    @cached_property
+    def recommendation(self) -> Recommendation | None:
+        """What to run; None for a log of offloads alone, and for one too short to tell."""
+        from hinge.simulation.trade import recommend
+
+        return recommend(self.trace, self.offload_cost) if isinstance(self.trace, Trace) else None
+
+    @property
+    def verdict(self) -> str:
+        """What to run, and on what evidence, in words."""
+        if self.recommendation is not None:
+            return str(self.recommendation)
+        return "Nothing is recommended: the log does not hold the remote's answer to enough samples."
 
     @property
     def source(self) -> Trace | Synthetic:
@@ -81,29 +106,21 @@ class Evaluation(Results):
             return cast(Trace, self.trace)
         return likely(self.estimate, self.offload_cost)
 
-    def warnings(self) -> list[dict[str, Any]]:
-        """The dips as dicts: their bins, and where on the scale of confidence they lie."""
-        count = self.bins.bins
-        return [
-            {
-                "warning": "agreement falls with confidence",
-                "confidence_from": dip.bin / count,
-                "confidence_to": (dip.last_bin + 1) / count,
-                **asdict(dip),
-            }
-            for dip in self.dips
-        ]
+
+Named = str | Playable
+Policies = str | Iterable[Named] | Mapping[str, Named] | None
 
 
 def evaluate(
     trace: Any,
-    policies: str | Iterable[str | Playable | Gate] | Mapping[str, str | Playable | Gate] = "all",
+    policies: Policies = None,
     offload_cost: float | str | None = None,
     *,
     bins: int | Bins | None = None,
+    budget: float | None = None,
+    target: float | None = None,
     confidence: ConfidenceMeasure | None = None,
     columns: Mapping[str, str] | None = None,
-    alpha: float = 0.52,
     horizon: int | None = None,
     runs: int = 20,
     seed: int = 0,
@@ -113,59 +130,57 @@ def evaluate(
 
     `trace` is a `Trace`, a `Log`, a file, the name of a shipped trace, or a pandas or polars frame, whose columns may
     have other names (`columns`, as for `read_trace`); where it has scores, `confidence` measures the confidence.
-    `policies` are names, policies, gates or any objects with `decide` and
-    `learn`, as in `simulate`. `bins` are those of the policies or gates given, else 16 uniform ones; of a `Log` of a
-    device with other bins, these.
+    `policies` are names, policies, gates or any objects with `decide` and `learn`, as in `simulate`; by default the
+    default policy with bins that fit themselves and with 16 uniform ones, HI-LCB, a threshold fitted on the other half
+    of the log, both models alone and the oracle of 16 bins; "all" is every policy. What has a name gets bins that fit
+    themselves, if it can have them, unless `bins` are given. A `budget` is kept by each gate that can; a `target` adds
+    a gate that holds this agreement.
 
-    `offload_cost` is a number that the policies are told, or "learned": as the trace recorded, else 0.45 or 0.55 at
-    random, and they have to learn it. Without it, it is learned where the trace has costs, else 0.5.
+    `offload_cost` is a number, or "learned": as the trace recorded, else 0.45 or 0.55 at random, and gates have to
+    measure it. Without it, it is measured where the trace has costs, else 0.5.
 
     Without `horizon` the log is replayed once, in its own order, and then in `runs` shuffled orders. With it, `runs`
-    times that many samples are drawn with replacement. The offline threshold is fitted on the log itself.
+    times that many samples are drawn with replacement.
 
     A `Log`, in which the remote answered only what was offloaded, is not replayed: agreement is estimated from what was
     offloaded (`hinge.theory.Estimate`), policies run on `runs` streams of that agreement, as long as the log or
     `horizon`, and their costs get intervals. They are told the offload cost: without `offload_cost` it is the mean of
-    the log's, else 0.5.
+    the log's, else 0.5. Their bins are those of the device, or the uniform ones.
 
-    >>> print(evaluate("synthetic-cifar10", ["isotonic", "always-remote"], offload_cost=0.5, runs=2))
-    policy         cost per sample  offloaded   agrees  true acc.  regret  shuffled  ± s.d.
-    isotonic                0.2619      0.344   91.02%     86.90%    44.3    0.2616  0.0001
-    always-remote           0.5000      1.000  100.00%     95.36%  2425.0    0.5000  0.0000
+    >>> print(evaluate("synthetic-cifar10", ["probation", "always-remote"], offload_cost=0.5, runs=2))
+    policy         cost per sample  over threshold  offloaded   agrees  true acc.  shuffled  ± s.d.
+    probation               0.2620           1.019      0.288   88.23%     84.29%    0.2607  0.0001
+    always-remote           0.5000           1.946      1.000  100.00%     95.36%    0.5000  0.0000
     """
-    chosen = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
-    chosen = chosen if isinstance(chosen, Mapping) else list(chosen)
     recorded = as_recorded(trace, confidence, columns)
-    binning = _bins(bins, chosen.values() if isinstance(chosen, Mapping) else chosen, recorded)
+    usual = UniformBins(BINS) if bins is None else bins if isinstance(bins, Bins) else UniformBins(bins)
     if isinstance(recorded, Log):
-        return _evaluate_log(recorded, chosen, offload_cost, binning, alpha, horizon, runs, seed, progress)
+        binning = _bins_of(recorded, usual, given=bins is not None)
+        return _evaluate_log(recorded, policies, offload_cost, binning, horizon, runs, seed, progress)
     cost = known_cost(offload_cost, recorded)
     costs = costs_for(recorded, cost)
-    source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
+    source: Replay = (InOrder if horizon is None else Resampled)(recorded, usual, costs)
     length = len(recorded) if horizon is None else whole("evaluate", "horizon", horizon, 1)
-    ready = _ready(chosen, partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed))
-    code = pays(length * runs) or None  # the first run is not many samples, but those that follow are
-    ones = 1 if horizon is None else runs
-    results = simulate(ready, source, length, ones, seed, progress=progress, machine_code=code)
+    more: dict[str, Any] = {"fitted": bins is None, "budget": budget}
+    ready = ready_for(source, policies, offload_cost=cost, horizon=length, seed=seed, target=target, **more)
+    results = simulate(ready, source, length, 1 if horizon is None else runs, seed, progress=progress)
     shuffled: Results | None = None
     if results.complete and horizon is None:
         try:
-            orders = Shuffled(recorded, binning, costs)
+            orders = Shuffled(recorded, usual, costs)
             shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
         except KeyboardInterrupt:  # what was done before remains
             results = replace(results, complete=False)
     complete = results.complete and (shuffled is None or shuffled.complete)
-    dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
-    crossing = tuple(dip for dip in dips if dip.crosses)  # the others mislead no policy
-    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing)
+    best = fit_threshold(recorded.confidence, recorded.agreed, source.mean_offload_cost)
+    return Evaluation(results.records, complete, ready, recorded, usual, cost, shuffled, best)
 
 
 def _evaluate_log(
     log: Log,
-    policies: Any,
+    policies: Policies,
     offload_cost: float | str | None,
     bins: Bins,
-    alpha: float,
     horizon: int | None,
     runs: int,
     seed: int,
@@ -181,17 +196,26 @@ def _evaluate_log(
     length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
 
     def ready(source: Synthetic) -> dict[str, Playable]:
-        make = partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        return _ready(policies, make)
+        return ready_for(source, policies, offload_cost=cost, horizon=length, seed=seed)
 
     def play(source: Synthetic) -> Results:
         return simulate(ready(source), source, length, runs, seed, progress=progress)
 
     results, intervals = in_possible_worlds(estimate, cost, run_seeds(seed, runs), play)
-    dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
-    crossing = tuple(dip for dip in dips if dip.crosses)
     known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
-    return Evaluation(*known, None, crossing, estimate, intervals)
+    return Evaluation(*known, None, None, estimate, intervals)
+
+
+def _bins_of(log: Log, usual: Bins, *, given: bool) -> Bins:
+    """The usual bins, or those of the device that decided on a log."""
+    chosen = usual if given else log.unmixed(usual)
+    if mixed := log.mixed(chosen):
+        several = f"a device decided on the samples of bin {mixed[0]} in several bins of its own"
+        raise InvalidTrace(f"evaluate: {several}: give those; or, if the column bin is something else, rename it")
+    return chosen
+
+
+# -- logs of offloads alone -------------------------------------------------------------------------------------------
 
 
 def in_possible_worlds(
@@ -243,6 +267,9 @@ def likely(estimate: Estimate, offload_cost: float, agreement: NDArray[np.float6
     return Synthetic(curve, ConstantPrice(offload_cost), estimate.samples)
 
 
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+
 def fitted_cost(trace: Trace, offload_cost: float) -> float:
     """The shifted cost γ′ by the true labels of a trace.
 
@@ -259,10 +286,16 @@ def fitted_cost(trace: Trace, offload_cost: float) -> float:
 
 def halves(trace: Trace, seed: int) -> tuple[Trace, Trace]:
     """A random half of a trace, and the rest; either in the order of the trace."""
-    chosen = np.arange(len(trace)) < len(trace) // 2
-    np.random.default_rng(seed).shuffle(chosen)
+    chosen = _half(len(trace), seed)
     one, other = ({name: values[rows] for name, values in trace.columns.items()} for rows in (chosen, ~chosen))
     return Trace.from_frame(one), Trace.from_frame(other)
+
+
+def _half(rows: int, seed: int) -> NDArray[np.bool_]:
+    """Which rows are in the first of two random halves."""
+    chosen = np.arange(rows) < rows // 2
+    np.random.default_rng(seed).shuffle(chosen)
+    return chosen
 
 
 def as_trace(trace: Any) -> Trace:
@@ -304,34 +337,78 @@ def costs_for(trace: Trace, offload_cost: float | None) -> PriceProcess | None:
     return BimodalPrice() if trace.cost is None else None
 
 
-def _bins(bins: int | Bins | None, policies: Iterable[object], recorded: Trace | Log) -> Bins:
-    """The bins asked for, else those that the first policy or gate brings, else the usual ones."""
-    for policy in policies:
-        if bins is None and isinstance(policy, Gate):
-            bins = policy.bins
-        elif bins is None and isinstance(getattr(policy, "bins", None), int):
-            bins = getattr(policy, "bins", None)
-    chosen = bins if isinstance(bins, Bins) else UniformBins(DEFAULT_BINS if bins is None else bins)
-    if not isinstance(recorded, Log):
-        return chosen
-    chosen = recorded.unmixed(chosen) if bins is None else chosen
-    if mixed := recorded.mixed(chosen):
-        several = f"a device decided on the samples of bin {mixed[0]} in several bins of its own"
-        raise InvalidTrace(f"evaluate: {several}: give those; or, if the column bin is something else, rename it")
-    return chosen
+# -- policies by name -------------------------------------------------------------------------------------------------
 
 
-def _ready(policies: Any, named: Callable[[list[str]], dict[str, Policy]]) -> dict[str, Playable]:
-    """Policies by name; `named` builds those that are given by name only."""
-    if isinstance(policies, Mapping):
-        return {name: named([each])[each] if isinstance(each, str) else each for name, each in policies.items()}
+class EachRow(Bins):
+    """A bin for each row of a trace, for decisions that were made beforehand."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    @property
+    def bins(self) -> int:
+        return self.rows
+
+    def bin(self, confidence: float) -> int:
+        raise NotImplementedError("EachRow: rows have no order by confidence")
+
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        return np.arange(self.rows)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "each row", "rows": self.rows}
+
+
+class Beforehand(FixedPolicy):
+    """Accepts the rows that it is told."""
+
+    def __init__(self, accepted: Sequence[bool]) -> None:
+        super().__init__(len(accepted), None)
+        self.accepted = accepted
+        self._settle(accepted)
+
+
+def cross_fitted(trace: Trace, offload_cost: float, seed: int = 0) -> Gate:
+    """The threshold that is best on one half of a trace, run on the other; for either half."""
+    accepted, first = np.zeros(len(trace), np.bool_), _half(len(trace), seed)
+    for mine, other in ((first, ~first), (~first, first)):
+        threshold, _ = fit_threshold(trace.confidence[other], trace.agreed[other], offload_cost)
+        accepted[mine] = (trace.confidence[mine] >= threshold) & (threshold < 1.0)
+    return Gate(Beforehand(accepted.tolist()), bins=EachRow(len(trace)))
+
+
+def ready_for(
+    source: Replay | Synthetic,
+    policies: Policies,
+    *,
+    offload_cost: float | None,
+    horizon: int,
+    seed: int = 0,
+    fitted: bool = False,
+    budget: float | None = None,
+    target: float | None = None,
+) -> dict[str, Playable]:
+    """The policies of `evaluate` on a source, by name."""
+    replayed = isinstance(source, Replay)
+    chosen: Any = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
+    if chosen is None:
+        chosen = [name for name in LINEUP if replayed or name not in (UNIFORM, "threshold")]
+    given = by_name(policy_names() if chosen == ["all"] else chosen)
+    settings: dict[str, Any] = {"offload_cost": offload_cost, "horizon": horizon, "seed": seed, "budget": budget}
     ready: dict[str, Playable] = {}
-    for each in policies:
-        more: dict[str, Playable] = {**named([each])} if isinstance(each, str) else by_name([each])
-        twice = more.keys() & ready.keys()
-        if twice:
-            raise ValueError(f"evaluate: policies of one name need a dict that names them apart, got {sorted(twice)}")
-        ready |= more
+    for name, each in given.items():
+        if each == "threshold" and isinstance(source, Replay):
+            ready[name] = cross_fitted(source.trace, source.mean_offload_cost, seed)
+        elif each == UNIFORM:
+            ready[name] = lineup(["probation"], source, **settings)["probation"]
+        elif not isinstance(each, str):
+            ready[name] = Gate(each, bins=None) if replayed and isinstance(each, Policy) else each
+        elif each not in ("threshold", Target.name) or chosen != ["all"]:  # which need a number
+            ready[name] = lineup([each], source, fitted=fitted and replayed, **settings)[each]
+    if target is not None:
+        held = Target(target, source.bins, seed=seed)
+        ready[Target.name] = Gate(held, bins=FittedBins()) if fitted and replayed else held
     return ready
 
 
@@ -343,22 +420,20 @@ def lineup(
     horizon: int,
     alpha: float = 0.52,
     seed: int = 0,
+    fitted: bool = False,
+    budget: float | None = None,
     **more: Any,
-) -> dict[str, Policy]:
-    """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
+) -> dict[str, Policy | Gate]:
+    """The policies of these names for a source; in a gate where bins are fitted, a budget kept, or costs measured.
 
     The oracle is told the agreement and the mean cost of every bin. The offline threshold is fitted on the source's own
-    bins, in hindsight: it shows the best that a threshold can do.
-    `more` are other settings, for the policies that have them.
+    bins, in hindsight: it shows the best that a threshold can do. `more` are other settings, for those that have them.
 
     >>> from hinge.simulation.sources import ConstantPrice
     >>> source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     >>> lineup(["hi-lcb", "oracle"], source, offload_cost=0.5, horizon=1000)["oracle"]
     Oracle(agreement=[0.2, 0.9], offload_cost=0.5, bin_costs=None)
     """
-    wanted = list(names)
-    if wanted == ["all"]:
-        wanted = [name for name in policy_names() if not policy_class(name).keeps_budget]
     settings: dict[str, Any] = {
         "bins": source.bins,
         "alpha": alpha,
@@ -369,9 +444,18 @@ def lineup(
     }
     if np.ptp(source.offload_costs) > 0:
         settings["bin_costs"] = source.offload_costs.tolist()
-    ready = {}
-    for name in wanted:
+    ready: dict[str, Policy | Gate] = {}
+    for name in names:
         told = source.mean_offload_cost if offload_cost is None and name in INFORMED else offload_cost
-        fitted = dict(zip(("history", "agreed"), source.history(), strict=True)) if name == FITTED else {}
-        ready[name] = build(name, **settings, **fitted, offload_cost=told)
+        extra = dict(zip(("history", "agreed"), source.history(), strict=True)) if name == FITTED else {}
+        policy = build(name, **settings, **extra, **({} if told is None else {"offload_cost": told}))
+        bins = FittedBins() if fitted and policy.functions.regroups is not None else None
+        kept = budget if policy.functions.offloads_at is not None else None
+        measured = told is None and policy.takes_price and policy.weighs_price and not policy.learns_cost
+        if bins is None and kept is None and not measured:
+            ready[name] = policy
+            continue
+        gate = Gate(policy, bins=bins or getattr(source, "binning", None), budget=kept)
+        gate.price = make_price() if measured else None
+        ready[name] = gate
     return ready

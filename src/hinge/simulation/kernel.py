@@ -77,7 +77,7 @@ def player(functions: Functions, features: Features) -> Loop:
     def play(parts: Any, time: int, samples: Samples, told: Told, book: Book) -> None:
         """Run the gate over the samples that follow those up to `time`."""
         table, cells, price, budget = parts
-        columns: Any = samples  # those that it lacks are empty here, not None
+        columns: Any = samples  # those that it lacks are empty here, not None; `places` are cells, if bins are fitted
         bins, agreed, costs, gaps, local_right, remote_right, places = columns
         sums, stops, _, wrong_accepts, wrong_offloads, decisions = book
         has_truth, records = len(local_right) > 0, len(decisions) > 0
@@ -165,7 +165,7 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
-MANY = 20_000  # samples, above which loops are compiled
+MANY = 200_000  # samples, above which loops are compiled: that takes as long as running so many as Python
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
 _compiled = set[tuple[Functions, Features]]()  # for which this process has compiled the loop
 

@@ -176,6 +176,12 @@ class Results(Mapping[str, Record]):
         """The figures of every policy at the horizon, as `--json` prints them."""
         return [record.summary() for record in self.values()]
 
+    def to_frame(self) -> Any:
+        """Return the figures as a table of pyarrow, from which pandas and polars make frames of theirs."""
+        from pyarrow import Table  # type: ignore[import-untyped]
+
+        return Table.from_pylist(self.figures())
+
     def __str__(self) -> str:
         """The figures as a table, the cheapest policy first."""
         return aligned(table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"]))))
@@ -197,6 +203,7 @@ class Results(Mapping[str, Record]):
 
 _COLUMNS = {  # headings, and how to write the figure of that name
     "cost_per_sample": ("cost per sample", "{:.4f}"),
+    "over_threshold": ("over threshold", "{:.3f}"),
     "cost_low": ("from", "{:.4f}"),
     "cost_high": ("to", "{:.4f}"),
     "offload_fraction": ("offloaded", "{:.3f}"),

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import positive, real, whole
-from hinge.bins import Bins, FittedBins
+from hinge.bins import Bins
 from hinge.costs import WrongCost
 from hinge.traces import Trace
 
@@ -46,7 +46,7 @@ class Samples(NamedTuple):
     gaps: Reals  # expected cost of accepting minus that of offloading; the oracle accepts iff negative
     local_right: Reals | None = None  # how far it is, by the true label, where there is one; see `Replay.right`
     remote_right: Reals | None = None
-    places: Wholes | None = None  # the cell of the confidence, for bins that fit themselves (`hinge.cells`)
+    rows: Wholes | None = None  # of the trace that the samples come from: gates may have bins of their own
 
 
 class Source(Protocol):
@@ -328,7 +328,6 @@ class Replay(ABC):
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)
-        self._places = FittedBins().cell_many(trace.confidence)
         self._agreed = trace.agreed.astype(np.float64)
         if wrong is not None:  # one minus the price of every local answer
             pairs = zip(*(answers.tolist() for answers in trace.answers), strict=True)
@@ -360,7 +359,7 @@ class Replay(ABC):
         for rows in self._rows(arrivals, horizon):
             local, remote = (None, None) if self.right is None else (each[rows] for each in self.right)
             paid, gaps = self.costs.draw(costs, len(rows), rows), self._gaps[rows]
-            yield Samples(self._bins[rows], self._agreed[rows], paid, gaps, local, remote, self._places[rows])
+            yield Samples(self._bins[rows], self._agreed[rows], paid, gaps, local, remote, rows)
 
     def history(self) -> tuple[list[int], list[float]]:
         """The bin of every row of the trace, and whether local agreed in it."""

@@ -1,45 +1,47 @@
 """The trade between accuracy and offloads: what a gate gains at every price of an offload, and where it gains nothing.
 
-In a bin with agreement f, accepting costs 1 − f and offloading γ. With arrivals w the oracle costs Σ w min(1 − f, γ):
-less than local alone iff some bin that arrives has 1 − f > γ, and less than remote alone iff some bin has 1 − f < γ. A
-policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md has the argument.
+In a bin with agreement f, accepting costs 1 − f and offloading γ. With arrivals w, deciding by f costs
+Σ w min(1 − f, γ): less than local alone iff some bin that arrives has 1 − f > γ, and less than remote alone iff some
+bin has 1 − f < γ. A policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md
+has the argument.
 
-A recommendation is the policy, bins and price that suit a recorded log. Policy and bins are chosen on a random half of
-the log, and what they trade is measured on the other; a price that nobody knows is that of its headline. A gate that
-saves nothing there is not recommended: the cheaper of both models alone is. The default policy stays, unless another is
-cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller difference says more about
-the half than about the policy (Breiman et al., Classification and Regression Trees, 1984). Bins are fitted: cut at
-every threshold that is best at some price. Where there are true labels, costs are by the truth, and a known price γ is
-told to the policy as γ′, which the labels shift, unless γ itself costs less on the half that is measured. In the end
-bins and γ′ are fitted once more, on the whole log.
+A recommendation is a price, for the default policy with bins that fit themselves; or, where that costs less, a fixed
+threshold, or one of both models alone. A threshold is fitted on a random half of the log, and all are measured on the
+other; a price that nobody knows is that of the headline. The gate stays, unless a threshold is cheaper, in the long
+run, by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller difference says more about the half than about the
+threshold (Breiman et al., Classification and Regression Trees, 1984). Where there are true labels, costs are by the
+truth, and a known price γ is told to the gate as γ′, which the labels shift, unless γ itself costs less on the half
+that is measured. In the end threshold and γ′ are fitted once more, on the whole log.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, isnan, sqrt
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
 from hinge._html import Curve, Panel, draw, save
-from hinge.bins import Bins, EdgeBins, UniformBins
-from hinge.gate import DEFAULT_BINS
-from hinge.policies import AlwaysLocal, AlwaysRemote, Policy, Target, policy_class, policy_names
+from hinge.bins import Bins, FittedBins, UniformBins
+from hinge.gate import Gate
+from hinge.policies import AlwaysLocal, AlwaysRemote, Target, Threshold
 from hinge.simulation.engine import Progress, run_seeds, simulate
-from hinge.simulation.evaluate import as_trace, fitted_cost, halves, lineup
-from hinge.simulation.results import Record, aligned, interval
+from hinge.simulation.evaluate import BINS, accepted_shares, as_trace, fitted_cost, halves, lineup
+from hinge.simulation.results import Record, Results, aligned, interval
 from hinge.simulation.sources import ConstantPrice, InOrder, Replay, Resampled, Shuffled, Synthetic
-from hinge.theory import best_thresholds
+from hinge.theory import Problem, best_threshold, fit_threshold
 from hinge.traces import Trace
 
+DEFAULT = "probation"
 OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
 GAINED = 0.01  # of the cost of the cheaper of both alone: what saves less gains nothing to speak of
+_LASTING = 50_000  # samples, over which a gate and a threshold are compared: devices run for longer than logs
 _HORIZON = 10_000  # samples of a source that has no length of its own
-_RUNS = 20  # at most: the figures of one short run are more chance than policy
+_RUNS = 10  # at most: the figures of one short run are more chance than policy
 SPREAD = "± 95 %"  # of the mean over runs
 _TIE = 0.0005  # of the cost of another rule: what saves less is shown as saving nothing
 
@@ -76,17 +78,17 @@ class Point:
 
 @dataclass(frozen=True)
 class Trade:
-    """A policy (`gate`) beside local only, remote only and the oracle, at every offload cost; made by `trade`.
+    """A policy (`gate`) beside local only, remote only and the best threshold, at every offload cost; made by `trade`.
 
-    `sentence` says what is gained and where nothing is, `str()` is a table with it, `figure()` a picture. Read by its
-    other columns, the same curve answers for a budget (`within`) or a target (`reaching`) in place of a price.
+    `sentence` says what is gained and where nothing is, `str()` is a table with it, `figure()` a picture. `threshold`
+    is the one that costs least at each price, in hindsight.
     """
 
     policy: str
     gate: tuple[Point, ...]
     local: tuple[Point, ...]
     remote: tuple[Point, ...]
-    oracle: tuple[Point, ...]
+    threshold: tuple[Point, ...]
 
     @property
     def remote_until(self) -> float | None:
@@ -133,16 +135,6 @@ class Trade:
             return self.headline.offload_cost, "found"
         most = self.cheapest.offload_cost
         return (most, "cheapest") if self._remote_adds and self.saving(most)[0] > _TIE else (0.5, "usual")
-
-    def within(self, offload_fraction: float) -> Point | None:
-        """For a budget: where the policy is best, of the prices at which it offloads no more than this share."""
-        points = [point for point in self.gate if point.offload_fraction <= offload_fraction]
-        return max(points, key=lambda point: point.quality, default=None)
-
-    def reaching(self, agreement: float) -> Point | None:
-        """For a target: where the policy offloads least, of the prices at which it agrees so often with the remote."""
-        points = [point for point in self.gate if point.agreement >= agreement]
-        return min(points, key=lambda point: point.offload_fraction, default=None)
 
     def at(self, offload_cost: float) -> tuple[Point, Point, Point]:
         """The policy, local alone and remote alone, at the nearest of the prices."""
@@ -215,7 +207,7 @@ class Trade:
 
     def rows(self) -> Iterator[dict[str, str]]:
         """The table: what a sample costs by each rule at each price, and what the policy then does, by heading."""
-        for gate, local, remote, oracle in zip(self.gate, self.local, self.remote, self.oracle, strict=True):
+        for gate, local, remote, best in zip(self.gate, self.local, self.remote, self.threshold, strict=True):
             saved = self.saving(gate.offload_cost)[0]
             truth = {} if gate.true_accuracy is None else {"true acc.": f"{gate.true_accuracy:.2%}"}
             spread = {} if gate.cost_ci95 is None else {SPREAD: f"{gate.cost_ci95:.4f}"}
@@ -223,7 +215,7 @@ class Trade:
                 "price": f"{gate.offload_cost:g}",
                 "local": f"{local.cost_per_sample:.4f}",
                 "remote": f"{remote.cost_per_sample:.4f}",
-                "oracle": f"{oracle.cost_per_sample:.4f}",
+                "best threshold": f"{best.cost_per_sample:.4f}",
                 self.policy: f"{gate.cost_per_sample:.4f}",
                 **spread,
                 "saves": f"{round(saved, 3) + 0.0:.1%}" if saved > -inf else "nothing",  # + 0.0: not -0.0
@@ -251,7 +243,8 @@ class Trade:
 
     def panels(self) -> list[Panel]:
         """The two parts of the figure."""
-        named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate, "oracle": self.oracle}
+        named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate}
+        named["best threshold"] = self.threshold
         limits = ((self.remote_until, "remote alone<br>as cheap"), (self.local_from, "local alone<br>cheaper"))
         truth, best = self.gate[0].true_accuracy is not None, self.headline
         costs = Panel(
@@ -270,7 +263,7 @@ class Trade:
                 Curve("local only", [0, 1], [self.local[0].quality] * 2),
                 Curve("remote only", [0, 1], [self.remote[0].quality] * 2),
                 _curve(self.policy, self.gate, "offload_fraction", "quality"),
-                _curve("oracle", self.oracle, "offload_fraction", "quality"),
+                _curve("best threshold", self.threshold, "offload_fraction", "quality"),
             ],
             marks=[(best.offload_fraction, f"offload<br>cost {best.offload_cost:g}")] if best else [],
         )
@@ -279,10 +272,9 @@ class Trade:
 
 def trade(
     trace: Any,
-    policy: str = "sentinel",
+    policy: str = DEFAULT,
     *,
-    bins: int | Bins = DEFAULT_BINS,
-    alpha: float = 0.52,
+    bins: int | Bins | None = None,
     offload_costs: Sequence[float] = OFFLOAD_COSTS,
     horizon: int | None = None,
     seed: int = 0,
@@ -292,19 +284,17 @@ def trade(
     """What a policy gains at every offload cost, and where nothing is gained, on a recorded log.
 
     `trace` is what `evaluate` takes, or a `Synthetic` source, where only the weight and the agreement of each bin are
-    known. Local only, remote only and the oracle are computed exactly; the policy, by name, is simulated: on a trace of
-    about 10 000 samples or more once, in its own order, and on a shorter one in up to 20 shuffled orders, the more the
-    shorter it is. With `horizon`, or on a source, so many samples are drawn at random, as many times; then it costs
-    what accepting these shares of the bins costs in expectation, as the others do. Its figures are means over the runs.
-    `machine_code` as in `simulate`: for few samples, running Python takes less time than compiling.
+    known. Local only, remote only and the best threshold are computed exactly; the policy, by name, is simulated: on a
+    trace of about 10 000 samples or more once, in its own order, and on a shorter one in up to 10 shuffled orders, the
+    more the shorter it is. With `horizon`, or on a source, so many samples are drawn at random, as many times; on a
+    source it then costs what accepting these shares of the bins costs in expectation, as the others do. Its figures are
+    means over the runs. Bins fit themselves, unless they are given.
 
     >>> found = trade("fashion")
     >>> print(found.sentence)
-    At an offload cost of 0.15, sentinel is right in 94.8 % for 20 % of the remote's calls (remote alone 95.2 %, ...
+    At an offload cost of 0.15, probation is right in 94.9 % for 22 % of the remote's calls (remote alone 95.2 %, ...
     >>> round(found.local_from, 2)  # above this price, local alone is cheaper
-    0.47
-    >>> found.within(0.2).offload_cost, found.reaching(0.98).offload_cost  # for a budget of 20 %, for a target of 98 %
-    (0.15, 0.2)
+    0.45
     """
     costs = sorted({real("trade", f"offload_costs[{k}]", cost, 0, 1) for k, cost in enumerate(offload_costs)})
     if not costs:
@@ -313,52 +303,61 @@ def trade(
     if not isinstance(trace, Synthetic):
         trace = as_trace(trace)
         length = len(trace) if horizon is None else length
-    runs = max(1, _RUNS - _RUNS * length // _HORIZON)  # some 50 000 samples, unless one run has more
+    usual = bins if isinstance(bins, Bins) else UniformBins(BINS if bins is None else bins)
+    runs = max(1, _RUNS - _RUNS * length // _HORIZON)  # some 25 000 samples, unless one run has more
     order = Resampled if horizon is not None else InOrder if runs == 1 else Shuffled
-    rules: dict[str, list[Point]] = {"gate": [], "local": [], "remote": [], "oracle": []}
+    rules: dict[str, list[Point]] = {"gate": [], "local": [], "remote": [], "threshold": []}
     for done, cost in enumerate(costs, 1):
         source: Replay | Synthetic
         if isinstance(trace, Synthetic):
             source = Synthetic(trace.agreement, ConstantPrice(cost), trace.weights)
+            setting = Problem(source.agreement.tolist(), cost, source.weights.tolist())
+            offloaded = np.arange(source.bins) < best_threshold(setting)
         else:
-            source = order(trace, bins if isinstance(bins, Bins) else UniformBins(bins), ConstantPrice(cost))
-        ready = lineup([policy], source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        drawn = isinstance(source, Synthetic | Resampled)
-        played = simulate(
-            ready, source, length, runs, seed, record_decisions=drawn, times=[length], machine_code=machine_code
-        )
+            source = order(trace, usual, ConstantPrice(cost))
+            offloaded = ~accepts(trace, fit_threshold(trace.confidence, trace.agreed, cost)[0])
+        fitted = bins is None and isinstance(source, Replay)
+        ready = lineup([policy], source, offload_cost=cost, horizon=length, seed=seed, fitted=fitted)
+        played = simulate(ready, source, length, runs, seed, times=[length], machine_code=machine_code)
         if not played.complete:
             raise KeyboardInterrupt
-        record = played[policy]
-        rules["gate"].append(_expected(source, record, seed, cost) if drawn else Point.of(cost, record))
-        errors = 1.0 - source.agreement
-        for name, offloaded in (("local", errors < 0), ("remote", errors >= 0), ("oracle", errors >= cost)):
-            rules[name].append(_fixed(source, offloaded.astype(np.float64), cost))
+        if isinstance(source, Synthetic):
+            rules["gate"].append(_expected(source, played, policy, run_seeds(seed, runs), cost))
+        else:
+            rules["gate"].append(Point.of(cost, played[policy]))
+        everything = np.ones(len(offloaded), np.bool_)
+        for name, asked in (("local", ~everything), ("remote", everything), ("threshold", offloaded)):
+            rules[name].append(_fixed(source, asked.astype(np.float64), cost))
         if progress:
             progress(done, len(costs))
     return Trade(policy, **{name: tuple(points) for name, points in rules.items()})
 
 
-def _expected(source: Replay | Synthetic, record: Record, seed: int, cost: float) -> Point:
+def accepts(trace: Trace, threshold: float) -> NDArray[np.bool_]:
+    """Which samples a threshold accepts; one of 1 accepts none."""
+    accepted: NDArray[np.bool_] = (trace.confidence >= threshold) & (threshold < 1.0)
+    return accepted
+
+
+def _expected(source: Synthetic, played: Results, policy: str, seeds: Sequence[int], cost: float) -> Point:
     """What a policy costs in expectation by the share of every bin's samples that it offloaded in each run."""
-    shares, length = [], int(record.times[-1])
-    for run, each in zip(record.runs, run_seeds(seed, len(record.runs)), strict=True):
-        bins = np.concatenate([samples.bins for samples in source.stream(each, length)])
-        seen, decisions = np.bincount(bins, minlength=source.bins), np.asarray(run.decisions, np.float64)
-        asked = np.bincount(bins, decisions, source.bins) / np.maximum(seen, 1)
-        shares.append(np.where(seen, asked, decisions.mean()))  # of bins that never came, as of all samples
+    shares = 1.0 - accepted_shares(played, source, seeds)[policy]
     half = interval(np.array([_fixed(source, each, cost).cost_per_sample for each in shares]))[1]
     return replace(_fixed(source, np.mean(shares, axis=0), cost), cost_ci95=None if isnan(half) else half)
 
 
 def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.float64], cost: float) -> Point:
-    """What a rule costs in expectation that offloads these shares of the bins."""
-    asked = float(source.weights @ offloaded)
-    wrong = float((source.weights * (1.0 - source.agreement)) @ (1.0 - offloaded))
-    right = None
-    if isinstance(source, Replay) and source.right is not None:
-        (local, remote), asks = source.right, offloaded[source.trace.bins_by(source.binning)]
-        right = float((asks * remote + (1.0 - asks) * local).mean())
+    """What a rule costs that offloads these shares: of the rows of a trace, or of the bins of a source."""
+    right, weights, agreement = None, None, None
+    if isinstance(source, Replay):
+        weights, agreement = np.full(len(source.trace), 1.0 / len(source.trace)), source.trace.agreed.astype(np.float64)
+        if source.right is not None:
+            local, remote = source.right
+            right = float((offloaded * remote + (1.0 - offloaded) * local).mean())
+    else:
+        weights, agreement = source.weights, source.agreement
+    asked = float(weights @ offloaded)
+    wrong = float((weights * (1.0 - agreement)) @ (1.0 - offloaded))
     return Point(cost, cost * asked + wrong, asked, 1.0 - wrong, right)
 
 
@@ -389,7 +388,6 @@ def _percent(share: float, decimals: int = 1) -> str:
 
 # -- a recommendation -------------------------------------------------------------------------------------------------
 
-DEFAULT = "sentinel"
 FEWEST = 100  # samples of a log: on fewer, nothing can be chosen and measured
 _WHY = {
     "given": "",
@@ -400,237 +398,165 @@ _WHY = {
     "usual": f" (none was given, and at none a gate keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
 _ALONE = {AlwaysLocal.name: "local", AlwaysRemote.name: "remote"}
-K = TypeVar("K")
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """What to run, and what it did on the half of the log that it was not chosen on. `str()` says it in words."""
 
-    policy: str
-    binning: Bins
-    fitted: bool  # to the whole log; else the bins are as they were given
-    alpha: float | None  # of the policies that have it, if it was given
+    policy: str  # "probation", "threshold", "target", or one of both models alone
+    threshold: float | None  # fitted to the whole log, if it is recommended
     offload_cost: float
-    shifted_cost: float | None  # γ′, to be told to the policy in its place: where true labels say so
+    shifted_cost: float | None  # γ′, to be told to the gate in its place: where true labels say so
     target: float | None  # the agreement to hold, in place of a price
     price: str  # where the offload cost is from: "given", "recorded", or of the trade "found", "cheapest" or "usual"
     samples: int  # that it was measured on
     measured: Point  # with γ′, where there is one; then costs are by the true labels
     local: Point  # local alone, on the same samples
     remote: Point
-    gate: Point  # the policy of the trade, on the same samples: it is `measured`, unless no gate is recommended
-    told: float  # the offload cost that this policy was told: where γ′ is recommended, that of the other half
-    trade: Trade  # the policy with such bins on these samples, at every price; or a gate, where none is recommended
-
-    @property
-    def bins(self) -> int:
-        """How many there are."""
-        return self.binning.bins
+    gate: Point  # the gate of the trade, on the same samples: it is `measured`, unless another is recommended
+    told: float  # the offload cost that this gate was told: where γ′ is recommended, that of the other half
+    trade: Trade  # the gate on these samples, at every price
 
     @property
     def alone(self) -> str | None:
-        """Which of both models answers everything, "local" or "remote", if that is what the policy does: no gate."""
+        """Which of both models answers everything, "local" or "remote", if no gate is recommended."""
         return _ALONE.get(self.policy)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options of `hinge device`, by name; `bins` are a number, or edges."""
-        bins = [*self.binning.edges] or 1 if isinstance(self.binning, EdgeBins) else self.bins
+        """The options of `hinge device`, by name."""
         if self.target is not None:
-            return {"target": self.target, "bins": bins}
-        kind = policy_class(self.policy)
-        own = not kind.__module__.startswith("hinge.")  # which must be imported
-        policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
-        alpha = {} if self.alpha is None or "alpha" not in kind.settings() else {"alpha": self.alpha}
+            return {"target": self.target}
+        if self.threshold is not None:
+            return {"policy": self.policy, "set": [f"threshold={self.threshold:g}"]}
         told = self.offload_cost if self.shifted_cost is None else self.shifted_cost
-        return {"policy": policy, "offload_cost": told, **alpha, "bins": bins}
+        return {"offload_cost": told} if self.alone is None else {"policy": self.policy}
 
     def __str__(self) -> str:
         chosen, costs, more = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}", "", ""
-        half = "The policy is chosen on a random half of the log; on the other"
-        if self.fitted:
-            half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
-            chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
+            chosen = f"to hold an agreement of {self.target:g}"
             if self.local.agreement >= self.target:
                 more = " There local alone agrees so often, too, and needs no call; the calls are to be sure of it."
         else:
             if self.shifted_cost not in (None, self.offload_cost):
                 chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
-            half = half if self.alone is None else "On a random half of the log"
             costs = f", at a cost of {self.measured.cost_per_sample:.4f}{self._compared()}"
         key, said = "true_accuracy", "are right"
         if self.target is not None or self.local.true_accuracy is None:
             key, said = "agreement", "agree with the remote"
-        rules = self.measured, self.remote, self.local
-        gate = f"{self.policy}, {self.bins} {'fitted ' * self.fitted}bin{'s' * (self.bins != 1)}"
-        gate = gate if self.alone is None else f"no gate, but {self.alone} alone"
-        found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
+        gate = self.policy if self.alone is None else f"no gate, but {self.alone} alone"
+        if self.threshold is not None:
+            gate = f"a fixed threshold of {self.threshold:g}, which is cheaper while nothing changes"
+        found, remote, local = (
+            f"{100 * getattr(each, key):.1f} %" for each in (self.measured, self.remote, self.local)
+        )
         return (
-            f"Recommended: {gate}, {chosen}. {half}, {self.samples} samples, "
-            f"{found} of the answers {said} for "
-            f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
-            f"{local}){costs}.{more}"
+            f"Recommended: {gate}, {chosen}. On a random half of the log that it was not chosen on, {self.samples} "
+            f"samples, {found} of the answers {said} for {100 * self.measured.offload_fraction:.0f} % of the remote's "
+            f"calls (remote alone {remote}, local alone {local}){costs}.{more}"
         )
 
     def _compared(self) -> str:
-        """What the policy of the trade costs beside the cheaper of both alone, on the half that is measured."""
+        """What the gate costs beside the cheaper of both alone, on the half that is measured."""
         here = Trade(self.trade.policy, (self.gate,), (self.local,), (self.remote,), ())
         compared, said = here.compared(self.offload_cost), ""
         told = "" if self.told == self.offload_cost else f", told as {self.told:g},"
         if self.shifted_cost is not None:
             said = " by the true labels"
-        if told and self.alone is None:
+        if told and self.policy == DEFAULT:
             plain = self.trade.at(self.offload_cost)[0].by_truth(self.offload_cost).cost_per_sample
             said += f" (if told {self.offload_cost:g}: {plain:.4f})"
-        said += f", {compared}" if self.alone is None else f"; {self.trade.policy}{told} costs {compared}"
+        said += f", {compared}" if self.policy == DEFAULT else f"; {self.trade.policy}{told} costs {compared}"
         return said if here.saving(self.offload_cost)[0] > _TIE else f"{said}: at this price nothing is gained"
 
     def as_dict(self) -> dict[str, Any]:
         """For programs, as `hinge evaluate --json` prints it."""
-        about = {name: value for name, value in asdict(self).items() if name not in ("binning", "trade")}
-        return {**about, "bins": self.bins, "settings": self.settings}
+        about = {name: value for name, value in asdict(self).items() if name != "trade"}
+        return {**about, "settings": self.settings}
 
 
 def recommend(
     trace: Any,
-    policies: str | Iterable[str] | None = None,
     offload_cost: float | None = None,
     *,
     target: float | None = None,
-    bins: int | Bins = DEFAULT_BINS,
-    alpha: float | None = None,
-    horizon: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation | None:
-    """The policy, of those named, and the bins that suit a log: cut where thresholds are best, and into a number
-    of uniform `bins` besides; a `Bins` is taken as it is. Where no gate costs less than both models alone, it is one of
-    these, whether or not it was named, and the trade is that of the gate.
+    """The price by which the default policy suits a log; or what is cheaper: a fixed threshold, or one model alone.
 
-    None where the log has too few samples to tell, or none of the policies can run on a device.
+    None where the log has too few samples to tell.
 
-    Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
-    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, and saves. Where
-    none does both, it is the one that saves most, and where nothing is to be gained, 0.5. One that is given or recorded
-    is shifted by the true labels, if the log has them (`hinge.costs.shifted_cost`), unless it costs less as it is on
-    the half that is measured. A `target` is an agreement to hold in place of a price. `alpha` is for the policies that
-    have it, `horizon` as in `trade`.
+    Without an `offload_cost`, it is the mean of those recorded, or where there are none the highest at which the
+    default policy keeps 90 % of what the remote adds, and saves. Where none does both, it is the one that saves most,
+    and where nothing is to be gained, 0.5. One that is given or recorded is shifted by the true labels, if the log has
+    them (`hinge.costs.shifted_cost`), unless it costs less as it is on the half that is measured. A `target` is an
+    agreement to hold in place of a price.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 30 fitted bins, at an offload cost of 0.1, told as 0.169, since by the true labels the remote
-    errs too. Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half, 5000 ...
+    Recommended: probation, at an offload cost of 0.1, told as 0.169, since by the true labels the remote errs too. ...
     """
     recorded = as_trace(trace)
-    given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
-    names = [each for each in given or policy_names() if runs_on_a_device(each)]
-    if len(recorded) < FEWEST or (target is None and not names):
+    if len(recorded) < FEWEST:
         return None
     half, held_out = halves(recorded, seed)
-    usual, fits = (bins, False) if isinstance(bins, Bins) else (UniformBins(bins), True)
-    own = {} if alpha is None else {"alpha": alpha}
 
-    def binned(part: Trace) -> Bins:
-        return fitted_bins(part, usual.bins) if fits else usual
+    def gains(*costs: float) -> Trade:
+        return trade(held_out, offload_costs=(*OFFLOAD_COSTS, *costs), seed=seed, progress=progress)
 
-    def gains(name: str, *costs: float) -> Trade:
-        more: dict[str, Any] = {"offload_costs": (*OFFLOAD_COSTS, *costs), "horizon": horizon, **own}
-        return trade(held_out, name, bins=binned(half), seed=seed, progress=progress, **more)
-
-    def points(ready: Mapping[str, Policy], part: Trace) -> dict[str, Point]:
-        source, length = InOrder(part, usual, ConstantPrice(cost)), len(part)
-        played = simulate(ready, source, length, 1, seed, times=[length], progress=progress)
-        return {each: Point.of(cost, record) for each, record in played.items()}
-
-    found, shifted = None, None
+    mean = recorded.mean_offload_cost
     if offload_cost is not None:
         cost, price = real("recommend", "offload_cost", offload_cost, 0, 1), "given"
-    elif recorded.mean_offload_cost is not None:
-        cost, price = round(recorded.mean_offload_cost, 4), "recorded"
+    elif mean is not None:
+        cost, price = round(mean, 4), "recorded"
     else:
-        found = gains(DEFAULT)
+        found = gains()
         cost, price = found.price
     if target is not None:
-        found = found or gains(DEFAULT, cost)
-        measured = points({Target.name: Target(target, bins=usual.bins, seed=seed)}, held_out)[Target.name]
+        found = gains(cost)
         gate, local, remote = found.at(cost)
-        held = (Target.name, usual, False, alpha, cost, None, target, price, len(held_out), measured)
-        return Recommendation(*held, local, remote, gate, cost, found)
-    told = cost
-    if found is None and all(part.labelled for part in (half, held_out)):
-        told, shifted = (float(f"{fitted_cost(part, cost):.3g}") for part in (half, recorded))
+        measured = _held(held_out, target, cost, seed)
+        known = (cost, None, target, price, len(held_out), measured)
+        return Recommendation(Target.name, None, *known, local, remote, gate, cost, found)
+    told, final, shifts = cost, cost, price in ("given", "recorded") and all(p.labelled for p in (half, held_out))
+    if shifts:
+        told, final = (float(f"{fitted_cost(part, cost):.3g}") for part in (half, recorded))
+    if price in ("given", "recorded"):
+        found = gains(cost, told)
 
     def judged(point: Point) -> Point:
-        return point if shifted is None else point.by_truth(cost)
+        return point.by_truth(cost) if shifts else point
 
-    if found is not None:  # a price at which a gate gains, if at any
-        names = [each for each in names if each not in _ALONE] or names
-    source = InOrder(half, usual, ConstantPrice(cost))
-    ready = lineup(names, source, offload_cost=told, horizon=len(half), seed=seed, **own)
-    costs = {each: judged(point).cost_per_sample for each, point in points(ready, half).items()}
-    chosen = _choice(costs, DEFAULT, len(half))
-    gates = {each: paid for each, paid in costs.items() if each not in _ALONE}
-    name = _choice(gates, DEFAULT, len(half)) if gates else DEFAULT  # the gate that is measured
-    if shifted is not None and not policy_class(name).weighs_cost:
-        told = shifted = cost
-    if found is None:
-        found = gains(name, cost, told)
-        plain, moved = (judged(found.at(each)[0]).cost_per_sample for each in (cost, told))
-        if shifted is not None and moved > plain:  # the labels of this half say otherwise
-            told = shifted = cost
-    elif name != DEFAULT:
-        found = gains(name)
-        cost, price = found.price
-        told = cost
+    if judged(found.at(told)[0]).cost_per_sample > judged(found.at(cost)[0]).cost_per_sample:
+        told = final = cost  # the labels of this half say otherwise
     gate, (_, local, remote) = judged(found.at(told)[0]), map(judged, found.at(cost))
-    final = cost if shifted is None else shifted
-    if chosen not in _ALONE:
-        saved, cheaper = Trade(name, (gate,), (local,), (remote,), ()).saving(cost)
-        if final >= 1.0 or saved <= _TIE:  # by a cost of 1 nothing is ever offloaded
-            chosen = AlwaysLocal.name if final >= 1.0 or cheaper == "local" else AlwaysRemote.name
-    measured = {AlwaysLocal.name: local, AlwaysRemote.name: remote}.get(chosen, gate)
-    if chosen in _ALONE and shifted is not None:
-        shifted = cost
-    known = (chosen, binned(recorded), fits, alpha, cost, shifted, target, price, len(held_out), measured)
-    return Recommendation(*known, local, remote, gate, told, found)
+    edge, _ = fit_threshold(half.confidence, half.agreed, told)
+    source = InOrder(held_out, UniformBins(BINS), ConstantPrice(cost))
+    fixed = judged(_fixed(source, (~accepts(held_out, edge)).astype(np.float64), cost))
+    policy, measured, threshold = DEFAULT, gate, None
+    lasting = judged(trade(held_out, offload_costs=(told,), horizon=_LASTING, seed=seed).gate[0])
+    if fixed.cost_per_sample < lasting.cost_per_sample - _error(fixed, len(held_out)):
+        policy, measured = Threshold.name, fixed
+        threshold, _ = fit_threshold(recorded.confidence, recorded.agreed, final)
+    saved, cheaper = Trade(policy, (measured,), (local,), (remote,), ()).saving(cost)
+    if final >= 1.0 or saved <= _TIE:  # by a cost of 1 nothing is ever offloaded
+        policy, measured, threshold, final = AlwaysRemote.name, remote, None, cost
+        if told >= 1.0 or cheaper == "local":
+            policy, measured = AlwaysLocal.name, local
+    found_out = (cost, final if shifts else None, target, price, len(held_out), measured)
+    return Recommendation(policy, threshold, *found_out, local, remote, gate, told, found)
 
 
-def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:
-    """Bins cut at every threshold that is best on the trace at some price of an offload, and uniformly besides.
-
-    So the best fixed threshold in hindsight is an edge whatever an offload costs, and where none can be the best, as
-    among the many confidences near 1 that all agree, there are no more bins to be learned. Of uniform edges, only those
-    are taken that leave at least √n of the n samples between themselves and the next edge: fewer teach little.
-
-    >>> fitted_bins(Trace([0.12, 0.31, 0.52, 0.58, 0.87, 0.99], agreed=[0, 1, 0, 1, 1, 1]), bins=4)
-    EdgeBins(edges=(0.3, 0.57))
-    """
-    confidences, edges = np.sort(trace.confidence), best_thresholds(trace.confidence, trace.agreed)
-    below = [0, len(trace), *np.searchsorted(confidences, edges)]  # samples below each edge, and below both ends
-    for edge in (round(edge, 6) for edge in UniformBins(bins).edges):  # to be typed
-        count = np.searchsorted(confidences, edge)
-        if min(abs(count - other) for other in below) >= sqrt(len(trace)):
-            edges.append(edge)
-            below.append(count)
-    return EdgeBins(sorted(edges))
+def _held(trace: Trace, target: float, cost: float, seed: int) -> Point:
+    """What holding a target takes on a trace."""
+    source = InOrder(trace, UniformBins(BINS), ConstantPrice(cost))
+    gate = Gate(Target(target, bins=BINS, seed=seed), bins=FittedBins())
+    return Point.of(cost, simulate({Target.name: gate}, source, len(trace), 1, seed)[Target.name])
 
 
-def runs_on_a_device(name: str) -> bool:
-    """Whether a policy needs to be told neither what the log alone knows, nor how many samples will come."""
-    kind = policy_class(name)
-    told = kind.is_informed() or kind.needs or "horizon" in kind.settings()
-    return not kind.keeps_budget and not told
-
-
-def _choice(costs: Mapping[K, float], usual: K, samples: int) -> K:
-    """The usual one, unless the cheapest is cheaper by more than one standard error.
-
-    >>> _choice({"sentinel": 0.08, "kl": 0.075}, "sentinel", samples=1000)
-    'sentinel'
-    >>> _choice({"sentinel": 0.08, "kl": 0.075}, "sentinel", samples=10_000)
-    'kl'
-    """
-    best = min(costs, key=lambda each: costs[each])
-    error = sqrt(costs[best] * (1.0 - min(costs[best], 1.0)) / samples)
-    return usual if usual in costs and costs[usual] <= costs[best] + error else best
+def _error(point: Point, samples: int) -> float:
+    """One standard error of a cost per sample."""
+    cost = min(point.cost_per_sample, 1.0)
+    return sqrt(cost * (1.0 - cost) / samples)

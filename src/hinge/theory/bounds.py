@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge.policies.isotonic import divergence
+from hinge.policies.evidence import divergence
 from hinge.theory.problem import Problem, arrival_weights
 
 

@@ -88,7 +88,7 @@ class Log:
             object.__setattr__(self, field, value)
 
     def bins_by(self, bins: Bins) -> NDArray[np.int64]:
-        return bins.bin_many(self.confidence, self.local)
+        return bins.bin_many(self.confidence)
 
     def mixed(self, bins: Bins) -> list[int]:
         """Those of the bins with samples that a device decided on in several of its own.
