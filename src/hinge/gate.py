@@ -298,7 +298,7 @@ class Gate:
             "policy": self.policy.state(),
             "price": None if self.price is None else list(self.price.sums),
             "budget": None if self.budget is None else [self._share, list(self.budget.sums)],
-            "merged": self._merged,
+            "merged": {**self._merged},
         }
 
     def description(self) -> State:

@@ -147,7 +147,7 @@ LEARNED = Functions(  # bins are formed by a price, and there is none
 class HILCBBase(ExpiryPolicy):
     """What HI-LCB and HI-LCB-lite share."""
 
-    evidence = ("offloads", "agreements", "costs")
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
     saved = ("price",)
 
     def __init__(

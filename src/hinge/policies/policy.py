@@ -402,7 +402,7 @@ class Policy(ABC):
             "table": {name: list(getattr(self.table, name)) for name in (*self.evidence, *self.saved)},
             "pending": [[held.time, held.bin, held.offload, held.cell] for held in self.pending.values()],
             "elsewhere": self.elsewhere,
-            "merged": self._merged,
+            "merged": {**self._merged},
         }
 
     @classmethod
@@ -437,7 +437,7 @@ class Policy(ABC):
         if self.learned > self.time:
             raise InvalidState(f"{owner}: state has {self.learned} learned of {self.time} samples")
         merged = _mapping(state, "merged")
-        self._merged = {shown(source): self._checked_source(known) for source, known in merged.items()}
+        self._merged = {source: self._checked_source(known) for source, known in merged.items()}
         self._set_columns(_mapping(state, "table"), (*self.evidence, *self.saved))
         self.elsewhere = _count(owner, state, "elsewhere")
         counted = sum(getattr(self.table, "offloads", ()))

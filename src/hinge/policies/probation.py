@@ -277,7 +277,17 @@ class Probation(Policy):
 
     name = "probation"
     evidence = ("offloads", "agreements")
-    saved = ("samples", "left", "granted", "passed", "changed", "predicted", "sums", "price", "dropped")
+    saved: tuple[str, ...] = (
+        "samples",
+        "left",
+        "granted",
+        "passed",
+        "changed",
+        "predicted",
+        "sums",
+        "price",
+        "dropped",
+    )
 
     def __init__(self, bins: int = 16, offload_cost: float = 0.5) -> None:
         super().__init__(bins, offload_cost)
