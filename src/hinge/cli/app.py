@@ -73,7 +73,6 @@ for _place, (_heading, _chapter) in enumerate(CHAPTERS.items()):
     for _name, _about in _chapter.items():
         _home = f"hinge.cli.{_MODULES.get(_name, _name)}:{_name}_command"
         app.command(_home, name=_name, help=_about, group=_group)
-app.register_install_completion_command()
 
 
 def run(words: Sequence[str]) -> int:

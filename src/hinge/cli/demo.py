@@ -130,15 +130,7 @@ _FIGURES = tuple(Ledger().figures().keys() - {"offloads"})
 def demo_command(
     *,
     samples: Annotated[int, option("Images to stream; from the first again after 10 000.", 1)] = 10_000,
-    offload_cost: Annotated[
-        float,
-        option(
-            "What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the accuracy "
-            "that the remote adds are kept.",
-            0,
-            1,
-        ),
-    ] = OFFLOAD_COST,
+    offload_cost: Annotated[float, option("From 0 to 1; by default that of the headline.", 0, 1)] = OFFLOAD_COST,
     page: options.Page = None,
     out: Annotated[Path, option("The report to write, one page of HTML.")] = Path("hinge-demo.html"),
     as_json: options.Json = False,
@@ -153,7 +145,7 @@ def demo_command(
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(
-            f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,page,report]'"
+            f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'"
         )
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: must be a file in a folder that exists")

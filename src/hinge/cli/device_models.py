@@ -70,30 +70,17 @@ class ModelOptions:
     """The two models, and what is meant of models and samples that have several parts."""
 
     local: Annotated[Path | None, option("The local model: .onnx, .tflite or .xml (OpenVINO).")] = None
-    remote: Annotated[
-        str | None,
-        option("The remote model: a file as the local one, or its server, http:// or https://.", metavar=PLACE),
-    ] = None
+    remote: Annotated[str | None, option("The remote model: such a file, or its server.", metavar=PLACE)] = None
     model: Annotated[str | None, option("The name of the remote model on its server.")] = None
     output: Output = None
-    remote_output: Annotated[
-        str | None, option("The output of the remote model that has labels or scores; without it the first.")
-    ] = None
-    input: Annotated[
-        str | None,
-        option(
-            "The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or the "
-            "like. The true labels are in 'labels', 'y', 'y_test' or 'target'."
-        ),
-    ] = None
-    labels: Annotated[
-        str | None, option("The names of the classes in the models' order: a list, or a file of lines.", metavar=NAMES)
-    ] = None
+    remote_output: Annotated[str | None, option("The remote output that has labels or scores; else the first.")] = None
+    input: Annotated[str | None, option("The array of an .npz file that has the samples; else by its name.")] = None
+    labels: Annotated[str | None, option("The classes in the models' order: a list, or a file.", metavar=NAMES)] = None
     confidence: Annotated[
         Literal["max_softmax", "margin", "entropy", "max_probability"] | None,
         option("How scores become a confidence; without it, by the largest softmax."),
     ] = None
-    token_file: Annotated[Path | None, option("A file with the token to show the server; or set HINGE_TOKEN.")] = None
+    token_file: Annotated[Path | None, option("A file with the server's token; or set HINGE_TOKEN.")] = None
 
     @property
     def measure(self) -> ConfidenceMeasure | None:

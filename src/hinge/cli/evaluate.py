@@ -38,38 +38,21 @@ _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 def evaluate_command(
     trace: Annotated[
         str,
-        option(
-            "A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a trace "
-            "by name. Where remote is empty or null the sample was not offloaded."
-        ),
+        option("A log: confidence,local,remote[,label][,cost] in .csv, .jsonl, .parquet, .npz; or a trace by name."),
     ],
     /,
     *,
-    policies: Annotated[
-        str, option("Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.")
-    ] = "all",
-    columns: Annotated[
-        str | None, option("What columns are called in the file: confidence=score,local=prediction.")
-    ] = None,
+    policies: Annotated[str, option("By name, your own as MODULE:CLASS, separated by commas; or 'all'.")] = "all",
+    columns: Annotated[str | None, option("What columns are called: confidence=score,local=prediction.")] = None,
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
-    bins: Annotated[
-        str | None,
-        option(
-            "As many bins of equal width, which the recommendation cuts anew, or the edges between them, which it "
-            "keeps; without it 16, or those of the device that wrote a production log.",
-            metavar=EDGES,
-        ),
-    ] = None,
+    bins: Annotated[str | None, option("How many, to be fitted; or edges, to be kept. Else 16.", metavar=EDGES)] = None,
     horizon: Annotated[int | None, option("Draw this many samples; without it: once, in order.", 1)] = None,
     runs: options.Runs = 20,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     out: options.Out = None,
-    write: Annotated[
-        Path | None,
-        option("Also write the recommendation to this file, for --config of 'hinge device' and 'hinge gateway'."),
-    ] = None,
+    write: Annotated[Path | None, option("Write the recommendation to a file, for --config.")] = None,
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline threshold is

@@ -16,59 +16,20 @@ _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 
 def gateway_command(
     *,
-    local: Annotated[
-        str,
-        option(
-            "The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its URL, or "
-            "the model itself, an ONNX file.",
-            metavar=PLACE,
-        ),
-    ],
-    remote: Annotated[str, option("The remote server, likewise.", metavar="URL")],
-    protocol: Annotated[
-        Literal["openai", "oip"],
-        option("What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
-    ] = "openai",
-    local_model: Annotated[
-        str | None, option("The model that the local server is asked for; without it, that of the request.")
-    ] = None,
-    remote_model: Annotated[str | None, option("The same for the remote server.")] = None,
-    local_key_file: Annotated[
-        Path | None, option("A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
-    ] = None,
-    remote_key_file: Annotated[
-        Path | None, option("A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
-    ] = None,
-    task: Annotated[
-        str | None,
-        option(
-            "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests with "
-            "a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
-        ),
-    ] = None,
-    confidence: Annotated[
-        Measure | None,
-        option(
-            "How sure an answer in text is: by the product, the mean or the least of the probabilities of its tokens, "
-            "or by the margin of the first over the next likely one; without it by the product, of numbers and JSON by "
-            "the mean."
-        ),
-    ] = None,
+    local: Annotated[str, option("The local server, by its base URL; of oip, also an ONNX file.", metavar=PLACE)],
+    remote: Annotated[str, option("The remote server, by its base URL.", metavar="URL")],
+    protocol: Annotated[Literal["openai", "oip"], option("OpenAI's, or the Open Inference Protocol.")] = "openai",
+    local_model: Annotated[str | None, option("The local model; without it, that of the request.")] = None,
+    remote_model: Annotated[str | None, option("The remote model, likewise.")] = None,
+    local_key_file: Annotated[Path | None, option("A file with the local API key; or HINGE_LOCAL_KEY.")] = None,
+    remote_key_file: Annotated[Path | None, option("A file with the remote API key; or HINGE_REMOTE_KEY.")] = None,
+    task: Annotated[str | None, option("'options:A,B,C', 'number', 'json' or, without it, 'text'.")] = None,
+    confidence: Annotated[Measure | None, option("How sure a text is, by its tokens; without it by the task.")] = None,
     otherwise: Annotated[
-        Literal["local", "remote"] | None,
-        option(
-            "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it the "
-            "local server."
-        ),
+        Literal["local", "remote"] | None, option("Who answers chats that cannot be gated; without it local.")
     ] = None,
     deciding: GateOptions = GateOptions(),
-    deadline_s: Annotated[
-        float | None,
-        option(
-            "Seconds for the answer to a gated request, of which the local server may take half; without it 30 for "
-            "chats, and else 1."
-        ),
-    ] = None,
+    deadline_s: Annotated[float | None, option("Seconds for a gated answer; without it 30, of oip 1.")] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
     page: options.Page = None,
