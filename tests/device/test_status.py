@@ -1,6 +1,7 @@
 """What makes no sense is said within the first samples: labels that cannot agree, prices that charge nothing."""
 
 import random
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -333,3 +334,26 @@ def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
         assert until is None
         device.infer(QUIET)
         assert list(device.status.alarm_times.values()) == [(began, began)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
+def test_a_signal_handler_may_read_the_status_and_infer() -> None:
+    """Whatever the device was doing in this thread: a second take of its locks must not wait for the first."""
+    seen = list[int]()
+
+    def handler(*_: Any) -> None:
+        device.infer(0.5)
+        seen.append(device.status.samples)
+
+    with Device(scores, lambda _: 1, Gate(offload_cost=0.0)) as device:
+        before = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+        try:
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                device.infer(3.0)
+                _ = device.status
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert len(seen) > 10
