@@ -88,18 +88,6 @@ def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captu
         assert summary[key] == pytest.approx(figures[key]), key
 
 
-@pytest.mark.slow
-def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> None:
-    trace = load_trace("cifar10-vgg16")
-    with OipServer.of_labels(trace.remote.tolist(), 10, binary=True) as server:
-        real = ["--remote", server.url, "--model", "remote"]
-        answers, summary, _ = device(capsys, "cifar10-vgg16", "--limit", "3000", *real)
-    alone, _, _ = device(capsys, "cifar10-vgg16", "--limit", "3000")
-    assert [answer["label"] for answer in answers] == [answer["label"] for answer in alone]
-    assert offloads(answers) == offloads(alone)
-    assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
-
-
 # -- images, arrays, frames -------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """The command `evaluate`."""
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from hinge import UniformBins
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
-from hinge.simulation.trade import OFFLOAD_COSTS
 from tests.cli.test_evaluate_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, refusal, shown, write_log
 
@@ -65,14 +63,6 @@ def test_evaluate_takes_recorded_costs_where_they_are_to_be_learned(log: Log, ca
     assert data["policies"][1]["cost_per_sample"] == pytest.approx(0.4)
     without = answer(capsys, "evaluate", path, "--offload-cost", "0.3", *EXTREMES)
     assert without["policies"][1]["cost_per_sample"] == pytest.approx(0.3)
-
-
-@pytest.mark.medium
-def test_evaluate_learns_the_paper_s_costs_where_none_were_recorded(log: Log, capsys: Captured) -> None:
-    path = log("confidence", "local", "remote", rows=ROWS * 500)
-    remote = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)["policies"][1]
-    assert remote["cost_per_sample"] == pytest.approx(0.5, abs=0.006)
-    assert remote["cost_per_sample"] != 0.5
 
 
 def free_policies() -> list[str]:
@@ -339,16 +329,6 @@ def test_classes_that_are_numbered_otherwise_are_warned_of(
     assert "Are classes called alike" not in capsys.readouterr().err
 
 
-def test_a_price_that_is_found_is_one_at_which_a_gate_gains(capsys: Captured) -> None:
-    advice = answer(capsys, "evaluate", "fashion", "--policies", "hi-lcb")["recommendation"]
-    assert advice["settings"]["policy"] == "hi-lcb"
-    said = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "hi-lcb").split())
-    assert "nothing is gained" not in said
-    alone = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "always-local").split())
-    assert "Recommended: no gate, but local alone" in alone
-    assert re.search(r"; sentinel costs \d+ % less than (local|remote) alone\.", alone)
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize(("policies", "table"), [("oracle,offline", None), ("hi-lcb,oracle", "hi-lcb")])
 def test_the_table_of_prices_is_of_a_policy_that_was_asked_for(
@@ -363,16 +343,6 @@ def test_the_table_of_prices_is_of_a_policy_that_was_asked_for(
         assert ("at each price" in said) == (table is not None)
         assert table is None or f"What {table} gains at each price" in said
     assert ("Nothing is recommended: none of oracle and offline can run on a device." in both) == (table is None)
-
-
-@pytest.mark.medium
-def test_a_row_of_a_shifted_price_is_explained(capsys: Captured) -> None:
-    choice = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.1"]
-    advice = answer(capsys, *choice)["recommendation"]
-    assert advice["told"] not in (*OFFLOAD_COSTS, advice["offload_cost"], advice["shifted_cost"])
-    said = shown(capsys, *choice)
-    assert f"; {advice['told']:g}: γ′, by the labels of the other half" in said
-    assert f"\n {advice['told']:g} " in said
 
 
 def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(

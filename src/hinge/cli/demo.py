@@ -144,9 +144,7 @@ def demo_command(
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise ImportError(
-            f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'"
-        )
+        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: must be a file in a folder that exists")
     source = InOrder(load_trace(MODEL), UniformBins(BINS), ConstantPrice(offload_cost))

@@ -1,6 +1,6 @@
 """The command `evaluate`: what every policy would have cost on a log, what a gate gains, and what is recommended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,25 +74,8 @@ def evaluate_command(
     binning: Bins = options.binning(bins or "16")
     if bins is None and isinstance(recorded, Log):
         binning = recorded.unmixed(binning)
-    chosen: list[str | Policy] = [*names]
-    if target is not None:
-        chosen.append(Target(target, bins=binning.bins, seed=seed))
-    advice, gain = None, None
     with console.progress(f"policies on {trace}", lines=not as_json) as report:
-        more: dict[str, Any] = {"horizon": horizon, "seed": seed}
-        found = evaluate(recorded, chosen, price, bins=binning, runs=runs, progress=report, **more)
-        complete = found.complete
-        try:
-            if complete and isinstance(recorded, Trace):  # a log cannot be replayed
-                start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
-                more |= {"target": target, "bins": start, "progress": partial(report, part="to recommend one")}
-                known = price if isinstance(price, float) else None
-                advice = recommend(recorded, None if names == ["all"] else names, known, **more)
-            if complete:
-                each = partial(report, part="at every price")
-                gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
-        except KeyboardInterrupt:
-            complete = False
+        found, advice, gain, complete = _evaluated(recorded, names, price, binning, target, horizon, runs, seed, report)
     if out:
         console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
     if write and advice and isinstance(recorded, Trace):
@@ -108,6 +91,38 @@ def evaluate_command(
         raise UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:
         console.end_interrupted("these are the runs that were done.")
+
+
+def _evaluated(
+    recorded: Trace | Log,
+    names: Sequence[str],
+    price: float | str | None,
+    binning: Bins,
+    target: float | None,
+    horizon: int | None,
+    runs: int,
+    seed: int,
+    report: Callable[..., None],
+) -> tuple[Evaluation, Recommendation | None, Trade | None, bool]:
+    """Return what policies cost, what is recommended, what is gained at every price, and whether all of it was done."""
+    chosen: list[str | Policy] = [*names]
+    if target is not None:
+        chosen.append(Target(target, bins=binning.bins, seed=seed))
+    more: dict[str, Any] = {"horizon": horizon, "seed": seed}
+    found = evaluate(recorded, chosen, price, bins=binning, runs=runs, progress=report, **more)
+    advice, gain, complete = None, None, found.complete
+    try:
+        if complete and isinstance(recorded, Trace):  # a log cannot be replayed
+            start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
+            more |= {"target": target, "bins": start, "progress": partial(report, part="to recommend one")}
+            known = price if isinstance(price, float) else None
+            advice = recommend(recorded, None if names == ["all"] else names, known, **more)
+        if complete:
+            each = partial(report, part="at every price")
+            gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
+    except KeyboardInterrupt:
+        complete = False
+    return found, advice, gain, complete
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ from hinge.cli import options
 from hinge.cli.options import Certificates, GateOptions, option
 from hinge.cli.serve import ServerOptions
 from hinge.cli.settings import PLACE, UsageError
+from hinge.gate import Gate
 from hinge.remotes.address import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
+Pair = tuple[str | None, str | None]  # of local and remote
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 
 
@@ -55,29 +57,35 @@ def gateway_command(
         **serving.settings(),
     }
     gate = deciding.build(known)
-    if protocol == "openai":
-        check_url("--local", local)
-        from hinge.gateway import ChatGateway, ChatServer
-
-        servers = (
-            ChatServer(local, local_model, key=keys[0], tls=tls),
-            ChatServer(remote, remote_model, key=keys[1], tls=tls),
-        )
-        text = task_of(task or "text", confidence)
-        _run(ChatGateway(*servers, gate, task=text, otherwise=otherwise or "local", **common), chats=True)
-    else:
+    if protocol == "oip":
         if task or confidence or otherwise:
             raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
-        named = remote_model or local_model
-        if "://" in local and local_model is None:
-            raise UsageError("--local-model and --remote-model must name the models on their servers")
-        if named is None:
-            raise UsageError("--remote-model must name the model on the server of --remote")
-        from hinge.gateway import InferenceGateway, ServedRows
+        _run(_inference(gate, (local, remote), (local_model, remote_model), keys, tls, common), chats=False)
+        return
+    check_url("--local", local)
+    from hinge.gateway import ChatGateway, ChatServer
 
-        near = ServedRows(local, local_model, token=keys[0], tls=tls) if "://" in local and local_model else local
-        far = ServedRows(remote, named, token=keys[1], tls=tls)
-        _run(InferenceGateway(near, far, gate, **common), chats=False)
+    near, far = (
+        ChatServer(url, model, key=key, tls=tls)
+        for url, model, key in zip((local, remote), (local_model, remote_model), keys, strict=True)
+    )
+    text = task_of(task or "text", confidence)
+    _run(ChatGateway(near, far, gate, task=text, otherwise=otherwise or "local", **common), chats=True)
+
+
+def _inference(gate: Gate, places: Pair, models: Pair, keys: Pair, tls: Any, common: dict[str, Any]) -> Any:
+    """Return the gateway for the Open Inference Protocol; the local model may be a file."""
+    from hinge.gateway import InferenceGateway, ServedRows
+
+    (local, remote), (local_model, remote_model) = places, models
+    named = remote_model or local_model
+    is_served = "://" in str(local)
+    if is_served and local_model is None:
+        raise UsageError("--local-model and --remote-model must name the models on their servers")
+    if named is None:
+        raise UsageError("--remote-model must name the model on the server of --remote")
+    near = ServedRows(str(local), str(local_model), token=keys[0], tls=tls) if is_served else str(local)
+    return InferenceGateway(near, ServedRows(str(remote), named, token=keys[1], tls=tls), gate, **common)
 
 
 def _run(gateway: Any, chats: bool) -> None:
