@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from hinge import OnnxModel, fashion
 from hinge.cli.app import run
 from hinge.confidence import margin, max_softmax
-from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteUnreachable
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, WEIGHTS, gemm, linear_classifier, save
@@ -199,13 +199,6 @@ def test_what_has_to_be_named(capsys: Captured, samples: str) -> None:
     assert "--model must name" in refused(capsys, samples, *LOCAL, "--remote", "http://127.0.0.1:9")
     assert "must start with http://" in refused(capsys, "--remote", "ftp://127.0.0.1")
     assert "--local must not be given" in refused(capsys, "cifar10-vgg16", *LOCAL)
-
-
-# -- a remote that is away at the start -------------------------------------------------------------------------------
-
-AWAY = RemoteUnreachable("cannot be reached")
-STARTING = RemoteError("http://edge has no model 'remote': HTTP 503")
-MISFIT = RemoteInvalid("tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]")
 
 
 # -- models that others exported --------------------------------------------------------------------------------------
