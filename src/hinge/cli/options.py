@@ -161,7 +161,7 @@ def measured_cost(text: str | None) -> MeasuredCost | None:
     """Return the value of `--prices`.
 
     >>> measured_cost("ms=0.02, wrong-answer=5")
-    MeasuredCost(wrong_answer=5.0, per_call=0.0, per_ms=0.02, per_byte=0.0)
+    MeasuredCost(wrong_answer=5.0, per_call=0.0, per_ms=0.02, per_byte=0.0, cap=1.0, unit='€')
     >>> measured_cost("ms=0.02")
     Traceback (most recent call last):
     hinge.cli.settings.UsageError: --prices need wrong-answer=… and call=…, ms=… or byte=…, got 'ms=0.02'
