@@ -18,7 +18,7 @@ from hinge.costs import (
     Forecast,
     ForecastCost,
     MeasuredCost,
-    OffloadCost,
+    OffloadPrice,
     WrongCost,
     shifted_cost,
 )
@@ -131,7 +131,7 @@ def test_unknown_answers_are_named(labels: Any, answer: Any, error: type[Excepti
 
 
 def test_fixed_cost_stays_the_same() -> None:
-    cost: OffloadCost = FixedCost(0.5)
+    cost: OffloadPrice = FixedCost(0.5)
     assert cost.cost() == cost.cost(latency_ms=84, bytes=12_000) == 0.5
     assert FixedCost(1) == FixedCost(1.0)
     assert repr(FixedCost(0)) == "FixedCost(offload_cost=0.0)"

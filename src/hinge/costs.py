@@ -55,14 +55,14 @@ class WrongCost(Protocol):
         """`1 - wrong`, as `Policy.learn` takes it."""
 
 
-class OffloadCost(Protocol):
+class OffloadPrice(Protocol):
     """What one offload costs, given what was measured of it."""
 
     def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """From 0 to 1, the dearest mistake; bytes and calls are a sample's share of those of its request."""
 
 
-class Forecast(OffloadCost, Protocol):
+class Forecast(OffloadPrice, Protocol):
     """An offload cost that can be told beforehand, from the sample, the radio, the battery; None: not this time."""
 
     def forecast(self, sample: Any) -> float | None:
@@ -236,7 +236,7 @@ class ForecastCost:
     """
 
     def __init__(
-        self, price: OffloadCost, *, size: Callable[[Any], float] = sample_bytes, weight: float = 0.2
+        self, price: OffloadPrice, *, size: Callable[[Any], float] = sample_bytes, weight: float = 0.2
     ) -> None:
         self.price, self.size = price, size
         self.weight = real("ForecastCost", "weight", weight, 0, 1)

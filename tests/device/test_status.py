@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
+from hinge import HILCB, Breaker, Classification, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
 from hinge.costs import FixedCost, ForecastCost
 from hinge.device.locked import LockedPolicy
 from hinge.device.status import QUIET, StatusTracker
@@ -39,7 +39,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
         assert {(answer.label, answer.source) for answer in answers} == {(1, "local")}
         assert answers[0].fault == (
             "the remote answers 'dog' where local answers 1: a name and a number never agree; "
-            "give labels= (--labels), the names of the classes in order"
+            "name the classes in order, by Classification([...]) or --labels"
         )
         assert device.policy.learned == 0
         assert device.status.fell_back == {"invalid": 5, "breaker": 1}
@@ -49,7 +49,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
 
 @each_kind
 def test_with_the_names_of_the_classes_the_two_agree(kind: Any) -> None:
-    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5), labels=NAMES) as device:
+    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5), task=Classification(NAMES)) as device:
         assert device.infer(3.0).label == "dog"
         assert device.status.agreed == 1
 
@@ -64,7 +64,7 @@ def test_a_number_for_a_name_is_told_by_the_names_too() -> None:
 
     with patient(Named(), lambda _: 1, Gate(offload_cost=0.5)) as device:
         assert "the remote answers 1 where local answers 'dog'" in str(device.infer(3.0).fault)
-    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5), labels=NAMES) as device:
+    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5), task=Classification(NAMES)) as device:
         assert device.infer(3.0).label == "dog"
 
 
@@ -121,9 +121,10 @@ def test_who_compares_labels_for_themselves_may_compare_what_they_like() -> None
         def agreed(self, local: object, remote: object) -> float:
             return 1.0 - self.wrong(local, remote)
 
-    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=ByName()) as device:
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), task=Classification(wrong=ByName())) as device:
         assert (device.infer(3.0).label, device.status.agreed) == ("dog", 1.0)
-    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=CostMatrix([[0, 1], [1, 0]])) as device:
+    by_number = Classification(wrong=CostMatrix([[0, 1], [1, 0]]))
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), task=by_number) as device:
         assert "CostMatrix: remote must be an integer" in str(device.infer(3.0).fault)
 
 
@@ -139,8 +140,8 @@ def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog:
     [message] = caplog.messages
     assert message == (
         "local hardly ever agrees with remote: in 0 of 26 answers, though its confidences promised 25; "
-        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each "
-        "expects?"
+        "are the classes the same on both sides, in the same order (Classification([...]), --labels), and the "
+        "samples as each expects?"
     )
 
 

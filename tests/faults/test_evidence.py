@@ -66,7 +66,7 @@ def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: 
     settings = {"breaker": tireless(), "state": tmp_path if on_disk else None}
     with proxied() as proxy:
         remote = introduced(proxy)
-        with made(kind, remote, deadline_s=LONG_S, policy=policy(offload_cost=0.2), **settings) as device:
+        with made(kind, remote, deadline_s=LONG_S, gate=policy(offload_cost=0.2), **settings) as device:
             samples, answers = taught(device), list[Answer]()
             before, evidence = text(device.policy), device.policy.state()["evidence"]
             each = -(-replies // len(REPLIES))

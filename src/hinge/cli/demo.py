@@ -34,6 +34,7 @@ from hinge.simulation import Results, lineup, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
+from hinge.tasks import Classification
 from hinge.traces import load_trace
 
 LIVE = "sentinel"  # what the device decides by
@@ -210,7 +211,7 @@ def _device(url: str, source: InOrder, samples: int, offload_cost: float) -> Dev
     policy = lineup([LIVE], source, offload_cost=offload_cost, horizon=samples)[LIVE]
     local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
     fresh = policy.fresh(policy_seed(run_seeds(0, 1)[0]))
-    return Device(local, remote, fresh, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+    return Device(local, remote, fresh, task=Classification(fashion.CLASSES), deadline_s=DEADLINE_S)
 
 
 def run(device: Device, source: InOrder, samples: int, outcome: Outcome, live: "LivePage | None") -> int | None:

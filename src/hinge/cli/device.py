@@ -15,11 +15,13 @@ from hinge.cli.device_samples import SAMPLES, Case
 from hinge.cli.device_summary import Figures, Warnings, print_gain, print_summary
 from hinge.cli.options import Certificates, GateOptions, flag, option
 from hinge.cli.settings import UsageError
+from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
 from hinge.models import Recorded, refused_among
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.tasks import Classification
 
 if TYPE_CHECKING:
     from hinge.device.page.page import LivePage
@@ -62,7 +64,7 @@ def device_command(
             setup.local,
             setup.remote,
             deciding.build(known, horizon, models.measure),
-            labels=setup.stream.classes,
+            task=Classification(setup.stream.classes, models.measure or max_softmax),
             deadline_s=deadline_s,
             price=price,
             state=state,

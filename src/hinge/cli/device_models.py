@@ -17,7 +17,7 @@ from hinge.cli.device_samples import Stream, from_trace, is_trace, open_samples
 from hinge.cli.options import Certificates, Output, class_names, option
 from hinge.cli.settings import NAMES, PLACE, UsageError
 from hinge.confidence import ConfidenceMeasure, restore_measure
-from hinge.costs import FixedCost, OffloadCost
+from hinge.costs import FixedCost, OffloadPrice
 from hinge.device.status import Status
 from hinge.errors import (
     InvalidModel,
@@ -54,7 +54,7 @@ class Setup:
     local: Any
     remote: Any
     stream: Stream
-    recorded: OffloadCost | None = None
+    recorded: OffloadPrice | None = None
     fit: "Fit | None" = None  # of a remote on a server
     where: str = "in this process"  # the remote is
 

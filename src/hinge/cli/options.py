@@ -18,8 +18,7 @@ from hinge._checks import did_you_mean
 from hinge.bins import EdgeBins, UniformBins
 from hinge.cli.settings import EDGES, UsageError
 from hinge.confidence import ConfidenceMeasure
-from hinge.costs import FixedCost, MeasuredCost
-from hinge.costs import OffloadCost as AnyCost
+from hinge.costs import FixedCost, MeasuredCost, OffloadPrice
 from hinge.errors import InvalidArgument, InvalidValue
 from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
@@ -290,7 +289,7 @@ class GateOptions:
             raise UsageError(f"--target has its own policy, and yet there is --policy {self.policy}: give one of them")
         return _TARGET
 
-    def price(self, recorded: AnyCost | None = None) -> tuple[float | None, AnyCost | None]:
+    def price(self, recorded: OffloadPrice | None = None) -> tuple[float | None, OffloadPrice | None]:
         """Return the offload cost that the policy knows, None if it is learned, and what an offload is charged.
 
         >>> GateOptions().price(), GateOptions(target=0.9).price()  # a target is held at any price

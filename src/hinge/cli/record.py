@@ -15,6 +15,7 @@ from hinge.confidence import max_softmax
 from hinge.device.record import record
 from hinge.models import Recorded
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.tasks import Classification
 
 
 def record_command(
@@ -52,8 +53,7 @@ def record_command(
                     setup.remote,
                     (case.sample for case in asked),
                     (case.truth for case in truth),
-                    labels=stream.classes,
-                    confidence=models.measure or max_softmax,
+                    task=Classification(stream.classes, models.measure or max_softmax),
                     batch=batch,
                     deadline_s=deadline_s,
                     out=out,
