@@ -241,7 +241,7 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
 
 @each_kind
 def test_what_is_asked_behind_the_caller_is_compared_by_bin(kind: Any) -> None:
-    settings: Any = {"policy": AlwaysRemote(4), "price": FixedCost(0.5), "shadow": "local"}
+    settings: Any = {"gate": AlwaysRemote(4), "price": FixedCost(0.5), "shadow": "local"}
     with kind(scores, lambda sample: int(sample > 1), **settings) as device:
         for sample in (3.0, 3.0, 0.1):
             device.infer(sample)
