@@ -87,7 +87,7 @@ def test_r4_a_learned_cost_counts_what_failed_and_nothing_else_changes(kind: Any
     price = FixedCost(0.2)
     with proxied() as proxy:
         remote = introduced(proxy)
-        settings = {"breaker": tireless(), "price": price, "policy": policy(offload_cost=None)}
+        settings = {"breaker": tireless(), "price": price, "gate": policy(offload_cost=None)}
         with made(kind, remote, deadline_s=LONG_S, **settings) as device:
             samples, answers = taught(device), list[Answer]()
             before, evidence = text(device.policy), device.policy.state()["evidence"]
