@@ -132,7 +132,7 @@ def test_unknown_answers_are_named(labels: Any, answer: Any, error: type[Excepti
 
 def test_fixed_cost_stays_the_same() -> None:
     cost: OffloadPrice = FixedCost(0.5)
-    assert cost.cost() == cost.cost(latency_ms=84, bytes=12_000) == 0.5
+    assert cost.cost() == cost.cost(latency_ms=84, size_bytes=12_000) == 0.5
     assert FixedCost(1) == FixedCost(1.0)
     assert repr(FixedCost(0)) == "FixedCost(offload_cost=0.0)"
 
@@ -275,7 +275,7 @@ def test_a_forecast_prices_recent_latency_and_the_bytes_of_the_sample() -> None:
     assert ahead.forecast(sample) is None
     latency_ms = 0.0
     for k, measured in enumerate((40.0, 80.0, 20.0)):
-        assert ahead.cost(latency_ms=measured, bytes=200) == price.cost(latency_ms=measured, bytes=200)
+        assert ahead.cost(latency_ms=measured, size_bytes=200) == price.cost(latency_ms=measured, size_bytes=200)
         latency_ms = measured if k == 0 else 0.75 * latency_ms + 0.25 * measured
         assert ahead.forecast(sample) == pytest.approx((10 + latency_ms + 0.5 * 80) / 1000)
     assert ForecastCost(price, size=len).forecast("four") is None

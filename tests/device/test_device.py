@@ -412,7 +412,7 @@ def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> No
 class Forecasting:
     """A price that knows beforehand: dear for even samples, cheap for odd ones, and at times unable to say."""
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         return 0.4
 
     def forecast(self, sample: int) -> float | None:

@@ -252,5 +252,5 @@ def test_a_recording_of_a_task_goes_on(tmp_path: Path) -> None:
 def test_answers_cannot_be_had_from_a_trace_that_has_none() -> None:
     trace = Trace([0.5], agreed=[0.5], name="boxes")
     with pytest.raises(InvalidTrace, match="the trace 'boxes' holds how far the answers agree, and not the answers"):
-        hinge.models.Recorded(trace)
+        hinge.models.RecordedModel(trace)
     assert load_trace("fashion").answers[0][0] == 9

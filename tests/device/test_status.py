@@ -201,7 +201,7 @@ def test_a_price_that_is_always_zero_is_noticed(caplog: pytest.LogCaptureFixture
 
 def test_a_price_that_cannot_be_told_is_not_said_to_be_zero() -> None:
     class Broken:
-        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
             raise ValueError("no price")
 
     with patient(scores, lambda _: 1, Sentinel(16), price=Broken()) as device:
@@ -322,7 +322,7 @@ def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
     class FailsOnce:
         fails = True
 
-        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
             if self.fails:
                 self.fails = False
                 raise OSError("the meter is away")

@@ -19,7 +19,7 @@ from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
-from hinge.models import Recorded, refused_among
+from hinge.models import RecordedModel, refused_among
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.tasks import Classification
 
@@ -54,7 +54,7 @@ def device_command(
         raise UsageError(f"{state} is not a folder")
     with console.interruptible(), ExitStack() as stack:
         setup = stack.enter_context(closing(set_up(samples, models, certificates)))
-        if models.confidence is not None and isinstance(setup.local, Recorded):
+        if models.confidence is not None and isinstance(setup.local, RecordedModel):
             raise UsageError(f"--confidence is for models, and {samples} is a trace, which has confidences")
         if setup.fit is not None:
             setup.fit.check_at_start()

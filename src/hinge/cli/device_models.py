@@ -29,7 +29,7 @@ from hinge.errors import (
     RemoteUnreachable,
     UnknownName,
 )
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.address import read_token, without_password
 from hinge.simulation.evaluate import as_trace
@@ -37,7 +37,7 @@ from hinge.traces import Trace, trace_names
 
 _SYSTEM = Certificates()
 _FASHION = "fashion"
-_MOST_CLASSES, _FEW_CLASSES = 20, 4  # that are named, one by one, in a warning and in an error
+_MAX_NAMED, _FEW_CLASSES = 20, 4  # that are named, one by one, in a warning and in an error
 
 # Imported when they are needed, as each needs an extra of its own.
 _FORMATS = {
@@ -139,9 +139,9 @@ def _of_trace(trace: Trace, given: ModelOptions, certificates: Certificates) -> 
     if given.local is not None:
         raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
     if given.url is not None:
-        return _with_server(Recorded(trace), from_trace(trace), given, certificates, trace.answers[0][0].item())
+        return _with_server(RecordedModel(trace), from_trace(trace), given, certificates, trace.answers[0][0].item())
     mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
-    return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
+    return Setup(RecordedModel(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
 
 
 def _with_server(
@@ -239,7 +239,7 @@ def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Seq
         if stream.classes is not None and samples != _FASHION:
             # Folders are numbered in the order of their names, which need not be the model's: the user can check it.
             named = [f"class {number} is {name!r}" for number, name in enumerate(stream.classes)]
-            shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
+            shown = named if len(named) <= _MAX_NAMED else [*named[: _MAX_NAMED - 1], "…", named[-1]]
             console.warn(f"{', '.join(shown)}, by the alphabet; --labels names them in another order")
         return stream
     numbered = ((case, names[case.truth] if isinstance(case.truth, int) else case.truth) for case in stream.cases)

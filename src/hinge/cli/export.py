@@ -79,12 +79,12 @@ def table_command(
     _write(lambda folder: export_table(gate, folder), out, replace, as_json)
 
 
-def _built(policy: str, bins: str, set: tuple[str, ...], offload_cost: str) -> Gate:
+def _built(policy: str, bins: str, assigned: tuple[str, ...], offload_cost: str) -> Gate:
     cost, binning = options.offload_cost(offload_cost), options.binning(bins)
     if policy not in _LEARNING:
         only = "only sentinel, hi-lcb and hi-lcb-lite learn on a device"
         raise UsageError(f"--policy {policy}: {only}; for others, try 'hinge export table'")
-    settings: dict[str, Any] = options.policy_settings([policy], set)
+    settings: dict[str, Any] = options.policy_settings([policy], assigned)
     known = cost if isinstance(cost, float) else None
     return Gate(build(policy, bins=binning.bins, offload_cost=known, **settings), bins=binning)
 

@@ -196,7 +196,9 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def policy_settings(policies: Sequence[str], set: Sequence[str] = (), taken: Collection[str] = TAKEN) -> dict[str, Any]:
+def policy_settings(
+    policies: Sequence[str], assigned: Sequence[str] = (), taken: Collection[str] = TAKEN
+) -> dict[str, Any]:
     """Return the settings that were given for these policies, and refuse one that none of them has.
 
     >>> policy_settings(["hi-lcb"], ["alpha=0.6"])
@@ -205,7 +207,7 @@ def policy_settings(policies: Sequence[str], set: Sequence[str] = (), taken: Col
     Traceback (most recent call last):
     hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
     """
-    found = assignments(set)
+    found = assignments(assigned)
     for setting in found.keys() & taken:
         raise UsageError(f"--set {setting}=…: it has an option of its own")
     for setting in found if "all" not in policies else ():

@@ -13,7 +13,7 @@ from hinge.cli.options import Certificates, option
 from hinge.cli.settings import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.tasks import Classification
 
@@ -40,7 +40,7 @@ def record_command(
     given = {name: str(value) for name, value in {**known, **vars(certificates)}.items() if value is not None}
     with console.interruptible(), closing(set_up(samples, models, certificates)) as setup:
         stream = setup.stream
-        if isinstance(setup.local, Recorded):
+        if isinstance(setup.local, RecordedModel):
             raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
         if setup.fit is not None:
             setup.fit.check()

@@ -346,14 +346,16 @@ class Offloader:
         except (TypeError, ValueError) as error:
             raise TaskFailed(error) from error
 
-    def _paid(self, offload: Offload, bytes: float, now: float) -> float | None:
+    def _paid(self, offload: Offload, size_bytes: float, now: float) -> float | None:
         """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
 
         If the price fails, what the policy knows; None, if that learns the cost.
         """
         latency_ms, samples = 1000 * (now - offload.began), len(offload.judged)
         try:
-            cost = self._price.cost(latency_ms=latency_ms, bytes=bytes / samples, calls=offload.attempts / samples)
+            cost = self._price.cost(
+                latency_ms=latency_ms, size_bytes=size_bytes / samples, calls=offload.attempts / samples
+            )
             return share("price", "cost", cost)
         except Exception as error:  # a price that fails must not cost the answer
             self._status.alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
@@ -388,10 +390,10 @@ def _checked_cost(cost: Any) -> float:
         raise RemoteInvalid(error) from None
 
 
-def _checked_bytes(bytes: Any) -> float:
-    if type(bytes) is int and bytes >= 0:
-        return bytes
+def _checked_bytes(size: Any) -> float:
+    if type(size) is int and size >= 0:
+        return size
     try:
-        return real("the remote's Reply", "bytes", bytes, 0)
+        return real("the remote's Reply", "bytes", size, 0)
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
