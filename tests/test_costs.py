@@ -24,7 +24,7 @@ from hinge.costs import (
 )
 
 amounts = st.floats(0, 1e6)
-MEASURES = ("latency_ms", "bytes")
+MEASURES = ("latency_ms", "size_bytes")
 PRICES = ("per_call", "per_ms", "per_byte")
 
 
@@ -177,7 +177,7 @@ def test_beyond_the_cap_every_amount_costs_the_cap() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "price", "measure"),
-    [("ms", "per_ms", "latency_ms"), ("bytes", "per_byte", "bytes")],
+    [("ms", "per_ms", "latency_ms"), ("bytes", "per_byte", "size_bytes")],
 )
 def test_any_measure_can_be_the_unit(unit: str, price: str, measure: str) -> None:
     prices: dict[str, Any] = {price: 1, "unit": unit}
@@ -194,12 +194,12 @@ EURO = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7)
     ("measures", "sentence"),
     [
         (
-            {"latency_ms": 84, "bytes": 12_000},
+            {"latency_ms": 84, "size_bytes": 12_000},
             "0.084 € for 84 ms + 0.0012 € for 12,000 bytes = 0.0852 €, 0.426 of a wrong answer",
         ),
         ({}, "nothing = 0 €, 0 of a wrong answer"),
         ({"latency_ms": 400}, "0.4 € for 400 ms = 0.4 €, 2 of a wrong answer, capped at 1"),
-        ({"bytes": 512}, "5.12e-05 € for 512 bytes = 5.12e-05 €, 0.000256 of a wrong answer"),
+        ({"size_bytes": 512}, "5.12e-05 € for 512 bytes = 5.12e-05 €, 0.000256 of a wrong answer"),
     ],
 )
 def test_explanations_add_up(measures: dict[str, float], sentence: str) -> None:
