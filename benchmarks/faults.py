@@ -68,7 +68,7 @@ def settings(model: Path, url: str, breaker: Breaker) -> dict[str, Any]:
     local = OnnxModel(model)
     remote = OpenInference(url, model="remote")
     terms = {"price": FixedCost(0.5), "deadline_s": DEADLINE_S, "breaker": breaker}
-    return {"local": local, "remote": remote, "policy": AlwaysRemote(bins=16), **terms}
+    return {"local": local, "remote": remote, "gate": AlwaysRemote(bins=16), **terms}
 
 
 def of_threads(model: Path, url: str, breaker: Breaker, samples: int) -> Times:

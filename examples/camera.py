@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageSequence
 
 from hinge import Answer, Device, Gate
 from hinge.tasks import Detection
-from hinge.tasks.images import MOST_BOXES, iou
+from hinge.tasks.images import MAX_BOXES, iou
 
 Boxes = list[dict[str, Any]]
 Detector = Callable[[Image.Image], Boxes]
@@ -51,7 +51,7 @@ class Spots:
             box = [min(columns), min(rows), max(columns) + 1, max(rows) + 1]
             score = max(int(pixels[place]) for place in spot) / 255
             found.append({"box": [self.factor * side for side in box], "label": "spot", "score": score})
-        return sorted(found, key=lambda box: -box["score"])[:MOST_BOXES]
+        return sorted(found, key=lambda box: -box["score"])[:MAX_BOXES]
 
 
 class Yolo:
@@ -105,7 +105,7 @@ def _apart(boxes: Boxes) -> Boxes:
     for one in sorted(boxes, key=lambda box: -box["score"]):
         if not any(one["label"] == box["label"] and iou(one["box"], box["box"]) > SAME for box in kept):
             kept.append(one)
-    return kept[:MOST_BOXES]
+    return kept[:MAX_BOXES]
 
 
 def frames(source: str) -> Iterator[Image.Image]:

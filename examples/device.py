@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from hinge import Device, Gate, OnnxModel, OpenInference, fashion
+from hinge import Classification, Device, OnnxModel, OpenInference, fashion
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 data = np.load("samples.npz")
@@ -18,8 +18,8 @@ samples, truth = data["samples"], [fashion.CLASSES[label] for label in data["lab
 with Device(
     local=OnnxModel("local.onnx"),
     remote=OpenInference(url, model="remote"),
-    gate=Gate(offload_cost=0.2),
-    labels=fashion.CLASSES,
+    offload_cost=0.2,
+    task=Classification(fashion.CLASSES),
     deadline_s=1.0,
     state="state",
 ) as device:

@@ -18,13 +18,13 @@ from hinge.costs import (
     Forecast,
     ForecastCost,
     MeasuredCost,
-    OffloadCost,
+    OffloadPrice,
     WrongCost,
     shifted_cost,
 )
 
 amounts = st.floats(0, 1e6)
-MEASURES = ("latency_ms", "bytes")
+MEASURES = ("latency_ms", "size_bytes")
 PRICES = ("per_call", "per_ms", "per_byte")
 
 
@@ -131,8 +131,8 @@ def test_unknown_answers_are_named(labels: Any, answer: Any, error: type[Excepti
 
 
 def test_fixed_cost_stays_the_same() -> None:
-    cost: OffloadCost = FixedCost(0.5)
-    assert cost.cost() == cost.cost(latency_ms=84, bytes=12_000) == 0.5
+    cost: OffloadPrice = FixedCost(0.5)
+    assert cost.cost() == cost.cost(latency_ms=84, size_bytes=12_000) == 0.5
     assert FixedCost(1) == FixedCost(1.0)
     assert repr(FixedCost(0)) == "FixedCost(offload_cost=0.0)"
 
@@ -177,7 +177,7 @@ def test_beyond_the_cap_every_amount_costs_the_cap() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "price", "measure"),
-    [("ms", "per_ms", "latency_ms"), ("bytes", "per_byte", "bytes")],
+    [("ms", "per_ms", "latency_ms"), ("bytes", "per_byte", "size_bytes")],
 )
 def test_any_measure_can_be_the_unit(unit: str, price: str, measure: str) -> None:
     prices: dict[str, Any] = {price: 1, "unit": unit}
@@ -194,12 +194,12 @@ EURO = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7)
     ("measures", "sentence"),
     [
         (
-            {"latency_ms": 84, "bytes": 12_000},
+            {"latency_ms": 84, "size_bytes": 12_000},
             "0.084 € for 84 ms + 0.0012 € for 12,000 bytes = 0.0852 €, 0.426 of a wrong answer",
         ),
         ({}, "nothing = 0 €, 0 of a wrong answer"),
         ({"latency_ms": 400}, "0.4 € for 400 ms = 0.4 €, 2 of a wrong answer, capped at 1"),
-        ({"bytes": 512}, "5.12e-05 € for 512 bytes = 5.12e-05 €, 0.000256 of a wrong answer"),
+        ({"size_bytes": 512}, "5.12e-05 € for 512 bytes = 5.12e-05 €, 0.000256 of a wrong answer"),
     ],
 )
 def test_explanations_add_up(measures: dict[str, float], sentence: str) -> None:
@@ -275,7 +275,7 @@ def test_a_forecast_prices_recent_latency_and_the_bytes_of_the_sample() -> None:
     assert ahead.forecast(sample) is None
     latency_ms = 0.0
     for k, measured in enumerate((40.0, 80.0, 20.0)):
-        assert ahead.cost(latency_ms=measured, bytes=200) == price.cost(latency_ms=measured, bytes=200)
+        assert ahead.cost(latency_ms=measured, size_bytes=200) == price.cost(latency_ms=measured, size_bytes=200)
         latency_ms = measured if k == 0 else 0.75 * latency_ms + 0.25 * measured
         assert ahead.forecast(sample) == pytest.approx((10 + latency_ms + 0.5 * 80) / 1000)
     assert ForecastCost(price, size=len).forecast("four") is None

@@ -13,7 +13,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hinge import Device, Sentinel, UniformBins, fashion, trade
+from hinge import Classification, Device, Sentinel, UniformBins, fashion, trade
 from hinge._html import document, plot
 from hinge.confidence import max_softmax
 from hinge.device.page.page import LivePage
@@ -116,7 +116,7 @@ def main(out: Path) -> None:
         remote = OpenInference(server.url, "fashion")
         policy = Sentinel(bins=BINS, offload_cost=OFFLOAD_COST)
         local = OnnxModel(fashion.local_model())
-        device = Device(local, remote, policy, labels=fashion.CLASSES, deadline_s=2.0)
+        device = Device(local, remote, policy, task=Classification(fashion.CLASSES), deadline_s=2.0)
         with device, LivePage(device) as live:
             run(device, live)
             take(browser, live.url, out)

@@ -26,7 +26,7 @@ STARTS: dict[str, Callable[[Mapping[str, Path]], AbstractContextManager[Peer]]] 
     "kserve": kserve,
     "mlserver": mlserver,
 }
-LEAST = {1: 1.0, 8: 1.1, 32: 1.1}  # of another server's requests per second, by connections
+LEAST = {1: 0.8, 8: 0.8, 32: 0.8}  # of another server's requests per second, by connections
 
 
 class Rate(NamedTuple):

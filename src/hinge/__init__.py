@@ -44,6 +44,7 @@ _NAMES = {
     "hinge.remotes.open_inference": ("OpenInference",),
     "hinge.simulation": ("evaluate", "simulate"),
     "hinge.simulation.trade": ("trade",),
+    "hinge.tasks": ("Classification",),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate, simulate as simulate
     from hinge.simulation.trade import trade as trade
+    from hinge.tasks import Classification as Classification
     from hinge.traces import (
         Trace as Trace, load_trace as load_trace, read_trace as read_trace, write_trace as write_trace
     )

@@ -55,14 +55,14 @@ class WrongCost(Protocol):
         """`1 - wrong`, as `Policy.learn` takes it."""
 
 
-class OffloadCost(Protocol):
+class OffloadPrice(Protocol):
     """What one offload costs, given what was measured of it."""
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         """From 0 to 1, the dearest mistake; bytes and calls are a sample's share of those of its request."""
 
 
-class Forecast(OffloadCost, Protocol):
+class Forecast(OffloadPrice, Protocol):
     """An offload cost that can be told beforehand, from the sample, the radio, the battery; None: not this time."""
 
     def forecast(self, sample: Any) -> float | None:
@@ -141,9 +141,9 @@ class FixedCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offload_cost", real("FixedCost", "offload_cost", self.offload_cost, 0, 1))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         """The offload cost; measures are checked as `MeasuredCost` does, so that the two can be exchanged."""
-        _checked_measures("FixedCost", latency_ms, bytes, calls)
+        _checked_measures("FixedCost", latency_ms, size_bytes, calls)
         return self.offload_cost
 
 
@@ -151,16 +151,16 @@ class FixedCost:
 class MeasuredCost:
     """A price list in one unit, and its map to [0, 1].
 
-        amount = per_call * calls + per_ms * latency_ms + per_byte * bytes
+        amount = per_call * calls + per_ms * latency_ms + per_byte * size_bytes
         cost   = min(cap, amount / wrong_answer)
 
     `wrong_answer` is what a wrong answer costs in the same unit: the most you would pay to avoid one. `calls` is 1 but
     for samples that travel together, of which each pays its share, and for those that were sent twice.
 
     >>> price = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7, unit="€")
-    >>> round(price.amount(latency_ms=84, bytes=12_000), 6), round(price.cost(latency_ms=84, bytes=12_000), 6)
+    >>> round(price.amount(latency_ms=84, size_bytes=12_000), 6), round(price.cost(latency_ms=84, size_bytes=12_000), 6)
     (0.0852, 0.426)
-    >>> price.explain(latency_ms=84, bytes=12_000)
+    >>> price.explain(latency_ms=84, size_bytes=12_000)
     '0.084 € for 84 ms + 0.0012 € for 12,000 bytes = 0.0852 €, 0.426 of a wrong answer'
 
     In milliseconds: an answer may come 250 ms later if that keeps it from being wrong. In joules: a radio that takes
@@ -189,27 +189,27 @@ class MeasuredCost:
             problem = "must be > 0, got only 0; FixedCost(0) is free"
             raise InvalidValue("MeasuredCost", "per_call, per_ms or per_byte", problem)
 
-    def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def amount(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in the unit."""
-        return sum(self._amounts(latency_ms, bytes, calls))
+        return sum(self._amounts(latency_ms, size_bytes, calls))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in [0, cap]."""
-        amount = self.amount(latency_ms=latency_ms, bytes=bytes, calls=calls)
+        amount = self.amount(latency_ms=latency_ms, size_bytes=size_bytes, calls=calls)
         return min(self.cap, amount / self.wrong_answer)
 
-    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> str:
+    def explain(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> str:
         """One sentence: each price paid, their sum, and its share of a wrong answer."""
-        amounts = self._amounts(latency_ms, bytes, calls)
-        causes = ("the call", f"{latency_ms:.4g} ms", f"{bytes:,.0f} bytes")
+        amounts = self._amounts(latency_ms, size_bytes, calls)
+        causes = ("the call", f"{latency_ms:.4g} ms", f"{size_bytes:,.0f} bytes")
         paid = [f"{x:.4g} {self.unit} for {cause}" for x, cause in zip(amounts, causes, strict=True) if x > 0]
         total = sum(amounts)
         share = total / self.wrong_answer
         capped = f", capped at {self.cap:g}" if share > self.cap else ""
         return f"{' + '.join(paid) or 'nothing'} = {total:.4g} {self.unit}, {share:.3g} of a wrong answer{capped}"
 
-    def _amounts(self, latency_ms: float, bytes: float, calls: float) -> list[float]:
-        *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, calls)
+    def _amounts(self, latency_ms: float, size_bytes: float, calls: float) -> list[float]:
+        *measures, calls = _checked_measures("MeasuredCost", latency_ms, size_bytes, calls)
         prices = (self.per_call, self.per_ms, self.per_byte)
         return [price * measure for price, measure in zip(prices, (calls, *measures), strict=True)]
 
@@ -225,26 +225,26 @@ def sample_bytes(sample: Any) -> float:
 
 
 class ForecastCost:
-    """Another price, which is also asked beforehand: `forecast = price.cost(latency_ms=l, bytes=size(sample))`.
+    """Another price, which is also asked beforehand: `forecast = price.cost(latency_ms=l, size_bytes=size(sample))`.
 
     l is a running mean of the latencies that were priced, failures' included, in which the last has weight `weight`;
     there is no forecast before the first. `size` is how many bytes offloading a sample takes.
 
     >>> price = ForecastCost(MeasuredCost(wrong_answer=250, per_ms=1, per_byte=0.01, unit="ms"))
-    >>> price.forecast(bytes(5000)), price.cost(latency_ms=50, bytes=5200), price.forecast(bytes(10_000))
+    >>> price.forecast(bytes(5000)), price.cost(latency_ms=50, size_bytes=5200), price.forecast(bytes(10_000))
     (None, 0.408, 0.6)
     """
 
     def __init__(
-        self, price: OffloadCost, *, size: Callable[[Any], float] = sample_bytes, weight: float = 0.2
+        self, price: OffloadPrice, *, size: Callable[[Any], float] = sample_bytes, weight: float = 0.2
     ) -> None:
         self.price, self.size = price, size
         self.weight = real("ForecastCost", "weight", weight, 0, 1)
         self._latency_ms: float | None = None
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         """What the price says."""
-        cost = self.price.cost(latency_ms=latency_ms, bytes=bytes, calls=calls)
+        cost = self.price.cost(latency_ms=latency_ms, size_bytes=size_bytes, calls=calls)
         before = latency_ms if self._latency_ms is None else self._latency_ms
         self._latency_ms = before + self.weight * (latency_ms - before)
         return cost
@@ -253,11 +253,11 @@ class ForecastCost:
         """What offloading this sample would cost, if it took as long as others of late."""
         if self._latency_ms is None:
             return None
-        return self.price.cost(latency_ms=self._latency_ms, bytes=self.size(sample))
+        return self.price.cost(latency_ms=self._latency_ms, size_bytes=self.size(sample))
 
 
-def _checked_measures(owner: str, latency_ms: float, bytes: float, calls: float) -> list[float]:
-    measures = {"latency_ms": latency_ms, "bytes": bytes, "calls": calls}
+def _checked_measures(owner: str, latency_ms: float, size_bytes: float, calls: float) -> list[float]:
+    measures = {"latency_ms": latency_ms, "size_bytes": size_bytes, "calls": calls}
     return [
         measure if type(measure) is float and 0.0 <= measure < math.inf else real(owner, name, measure, 0)
         for name, measure in measures.items()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from hinge import Breaker, Device, Gate, Isotonic, fashion
+from hinge import Breaker, Classification, Device, Gate, Isotonic, fashion
 from hinge.device.page.page import LivePage
 from hinge.device.page.snapshot import RECENT
 from hinge.models.onnx import OnnxModel
@@ -63,8 +63,8 @@ class Watched:
         self.fails, self._next = False, 0
         self._remote = OnnxModel(fashion.remote_model())
         policy, breaker = Isotonic(bins=16, offload_cost=0.3), Breaker(failures=3, interval_s=2.5)
-        local = OnnxModel(fashion.local_model())
-        self.device = Device(local, self._ask, policy, labels=fashion.CLASSES, deadline_s=2, breaker=breaker)
+        local, task = OnnxModel(fashion.local_model()), Classification(fashion.CLASSES)
+        self.device = Device(local, self._ask, policy, task=task, deadline_s=2, breaker=breaker)
         self.live = LivePage(self.device, port)
         self.url = self.live.url
 

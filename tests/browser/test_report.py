@@ -53,9 +53,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_demo_shows_the_trade_and_what_each_policy_costs_without_scrolling_aside(demo: Path, page: Page) -> None:
     page.goto(demo.as_uri())
-    for name in ("trade", "regret", "offloads", "bins"):
+    for name in ("trade", "regret"):
         page.wait_for_selector(f"#plot-{name} .main-svg", timeout=30_000)
-    assert page.locator("#plot-regret .legend").text_content().count("local only") == 1
+    assert page.locator("#plot-regret .legend").text_content().count("always-local") == 1
     assert page.locator(".modebar").count() == 0, "buttons over the legend"
     width = page.evaluate("window.innerWidth")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -7,14 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hinge import __version__
 from hinge.cli.app import COMMANDS, check_options, command_of, run
 from hinge.fashion import local_model
-from hinge.traces import Trace, write_trace
-from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refusal, script, shown
+from tests.support.commands import SHORT, Captured, refusal, shown
 
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 
@@ -262,37 +260,6 @@ def test_what_comes_from_outside_cannot_move_the_cursor(capsys: Captured, tmp_pa
 
 
 # -- the installed command --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.server
-def test_the_installed_command_simulates() -> None:
-    done = script("simulate", *SHORT, "--seed", "5", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    again = script("simulate", *SHORT, "--seed", "5", "--json")
-    assert done.stdout == again.stdout
-    assert set(json.loads(done.stdout)) >= FIGURES | TRUE_FIGURES
-
-
-@pytest.mark.slow
-@pytest.mark.server
-def test_the_installed_command_evaluates_a_log_and_says_its_version(tmp_path: Path) -> None:
-    chance = np.random.default_rng(2)
-    trace = Trace(chance.random(300), chance.integers(0, 2, 300), np.ones(300, int), cost=chance.random(300))
-    write_trace(trace, tmp_path / "log.npz")
-    chosen = ["--policies", "hi-lcb,always-remote", "--offload-cost", "learned", "--runs", "2", "--json"]
-    done = script("evaluate", str(tmp_path / "log.npz"), *chosen)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [figures["policy"] for figures in json.loads(done.stdout)["policies"]] == ["hi-lcb", "always-remote"]
-    assert script("--version").stdout == f"hinge {__version__}\n"
-
-
-@pytest.mark.slow
-@pytest.mark.server
-def test_no_figure_is_cut_off_in_a_terminal_of_eighty_columns() -> None:
-    done = script("evaluate", "synthetic-cifar10", "--runs", "2")
-    assert "always-remote" in done.stdout
-    assert "…" not in done.stdout
 
 
 @pytest.mark.server

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from hinge import Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge import Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, simulate
 from hinge.cli.app import run
 from hinge.device.page.page import LivePage
 from hinge.device.store import Store
@@ -24,7 +24,6 @@ from hinge.oip.tensors import TensorSpec
 from hinge.server import Server, Tls
 from hinge.simulation import lineup
 from hinge.simulation.sources import ConstantPrice, InOrder
-from hinge.traces import Trace, write_trace
 from tests.support.certificates import self_signed, with_passphrase
 from tests.support.commands import INSTALLED, Captured, refusal
 from tests.support.loopback import OipServer
@@ -87,34 +86,6 @@ def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captu
     figures = record.summary()
     for key in ("offload_fraction", "accuracy", "cost_per_sample", "true_accuracy", "true_cost_per_sample"):
         assert summary[key] == pytest.approx(figures[key]), key
-
-
-@pytest.mark.slow
-def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> None:
-    trace = load_trace("cifar10-vgg16")
-    with OipServer.of_labels(trace.remote.tolist(), 10, binary=True) as server:
-        real = ["--remote", server.url, "--model", "remote"]
-        answers, summary, _ = device(capsys, "cifar10-vgg16", "--limit", "3000", *real)
-    alone, _, _ = device(capsys, "cifar10-vgg16", "--limit", "3000")
-    assert [answer["label"] for answer in answers] == [answer["label"] for answer in alone]
-    assert offloads(answers) == offloads(alone)
-    assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
-
-
-@pytest.mark.medium
-def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
-    chance = np.random.default_rng(3)
-    trace = Trace(chance.random(600), ["cat"] * 600, chance.choice(["cat", "dog"], 600), cost=chance.random(600))
-    write_trace(trace, tmp_path / "log.npz")
-    answers, summary, _ = device(capsys, str(tmp_path / "log.npz"), "--policy", "hi-lcb")
-    trace = read_trace(tmp_path / "log.npz")
-    source = InOrder(trace, UniformBins(16))
-    record = simulate(lineup(["hi-lcb"], source, offload_cost=None, horizon=600), source, 600, record_decisions=True)
-    decisions = record["hi-lcb"].runs[0].decisions
-    assert decisions is not None
-    assert offloads(answers) == decisions.tolist()
-    assert summary["cost_per_sample"] == pytest.approx(record["hi-lcb"].summary()["cost_per_sample"])
-    assert summary["true_accuracy"] is None
 
 
 # -- images, arrays, frames -------------------------------------------------------------------------------------------
@@ -182,13 +153,6 @@ def test_a_camera_that_sends_no_frame_is_refused(
     with served() as server:
         problem = refusal(capsys, "device", "-", *own_models(server))
     assert problem == f"hinge: no frame on standard input{cut}"
-
-
-def test_a_single_array_is_answered_as_it_is(capsys: Captured, tmp_path: Path) -> None:
-    np.save(tmp_path / "samples.npy", IMAGES[:5])
-    with served() as server:
-        answers, summary, _ = device(capsys, str(tmp_path / "samples.npy"), *own_models(server))
-    assert (len(answers), summary["true_accuracy"]) == (5, None)
 
 
 def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path: Path) -> None:
@@ -271,11 +235,6 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
         assert text in captured.out
     assert "fashion, sentinel, remote in this process: " in captured.err
     assert " per second, " in captured.err
-
-
-def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) -> None:
-    assert run(["device", "--limit", "20", "--shadow", "local", "--deadline-s", "30"]) == 0
-    assert "asked behind the caller" in capsys.readouterr().out
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from hinge import Device, FixedCost, OnnxModel, fashion
+from hinge import OnnxModel, fashion
 from hinge.cli.app import run
-from hinge.cli.device_models import Fit
 from hinge.confidence import margin, max_softmax
-from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
-from hinge.policies import AlwaysRemote
 from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, WEIGHTS, gemm, linear_classifier, save
 from tests.server.models import scaling, tensor
 from tests.support.commands import Captured, refusal
@@ -203,93 +201,6 @@ def test_what_has_to_be_named(capsys: Captured, samples: str) -> None:
     assert "--local must not be given" in refused(capsys, "cifar10-vgg16", *LOCAL)
 
 
-# -- a remote that is away at the start -------------------------------------------------------------------------------
-
-AWAY = RemoteUnreachable("cannot be reached")
-STARTING = RemoteError("http://edge has no model 'remote': HTTP 503")
-MISFIT = RemoteInvalid("tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]")
-
-
-class Checked:
-    """A remote whose checks and answers follow a script: an error to raise, or how many classes it has."""
-
-    model = "remote"
-
-    def __init__(self, *outcomes: RemoteFailed | int) -> None:
-        self.outcomes = list(outcomes)
-
-    def check(self, sample: Any) -> int:
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, RemoteFailed):
-            raise outcome
-        return outcome
-
-
-def device(fault: RemoteFailed | None) -> Device:
-    """A device whose remote answers, or fails in that way."""
-
-    class Remote:
-        def ask(self, samples: Any, deadline: Any) -> Any:
-            raise fault or RemoteRefused("never")
-
-        def close(self) -> None:
-            pass
-
-    return Device(lambda sample: [0.0, sample], Remote(), AlwaysRemote(bins=4), price=FixedCost(0.5), deadline_s=30)
-
-
-def arrived(remote: Checked, capsys: Captured) -> Fit:
-    fit = Fit(remote, "http://edge", 1.0, 10)
-    fit.check_at_start()
-    assert capsys.readouterr().err.endswith("using local answers until it is reachable\n")
-    assert not fit.checked
-    return fit
-
-
-def test_a_remote_that_stays_away_is_not_checked_again(capsys: Captured) -> None:
-    fit = arrived(Checked(AWAY), capsys)
-    with device(AWAY) as away:
-        for _ in range(10):
-            away.infer(1.0)
-            fit.check_again(away.status)
-    assert not fit.checked
-
-
-def test_a_remote_that_comes_is_checked_once(capsys: Captured) -> None:
-    remote = Checked(AWAY, 10)
-    fit = arrived(remote, capsys)
-    with device(None) as refusing:
-        refusing.infer(1.0)
-        fit.check_again(refusing.status)
-    assert fit.checked
-    assert remote.outcomes == []
-
-
-@pytest.mark.parametrize(
-    ("outcome", "problem"),
-    [(MISFIT, "http://edge: tensor 'image'"), (7, "http://edge: model 'remote' has 7 classes, the local model 10")],
-)
-def test_one_that_does_not_fit_is_refused(outcome: RemoteFailed | int, problem: str, capsys: Captured) -> None:
-    fit = arrived(Checked(AWAY, outcome), capsys)
-    with device(MISFIT) as misfit:
-        misfit.infer(1.0)
-        with pytest.raises(RemoteFailed, match=problem):
-            fit.check_again(misfit.status)
-
-
-def test_one_that_is_about_to_start_is_looked_at_again_when_it_has_said_more(capsys: Captured) -> None:
-    remote = Checked(AWAY, STARTING, 10)
-    fit = arrived(remote, capsys)
-    with device(None) as refusing:
-        refusing.infer(1.0)
-        fit.check_again(refusing.status)
-        fit.check_again(refusing.status)
-        assert remote.outcomes == [10]
-        refusing.infer(1.0)
-        fit.check_again(refusing.status)
-    assert fit.checked
-
-
 # -- models that others exported --------------------------------------------------------------------------------------
 
 
@@ -373,14 +284,6 @@ def test_a_server_that_names_classes_where_local_numbers_them_is_refused_before_
         capsys.readouterr()
 
 
-def test_a_server_that_names_classes_where_a_trace_numbers_them_is_refused(capsys: Captured) -> None:
-    spec = [TensorSpec("label", "BYTES", (-1,))]
-    with OipServer(nothing, inputs=[TensorSpec("row", "INT64", (-1, 1))], outputs=spec) as server:
-        said = refused(capsys, "cifar10-vgg16", "--remote", server.url, "--model", "remote")
-    assert "answers in texts (output 'label': BYTES), the local model in numbers, as in " in said
-    assert said.endswith("; --remote-output another output of the remote")
-
-
 @pytest.mark.parametrize("command", ["device", "record"])
 def test_labels_that_are_none_of_the_models_own_are_refused(command: str, tmp_path: Path, capsys: Captured) -> None:
     def found(classes: list[Any], labels: Any) -> str:
@@ -401,15 +304,6 @@ def test_labels_below_zero_are_those_of_a_model_that_gives_them(tmp_path: Path, 
     labels = PROBABILITIES.argmax(axis=1) - 1
     answers = summary(capsys, "--local", path, "--remote", path, digits(tmp_path, labels))
     assert answers[-1]["summary"]["true_accuracy"] == 1.0
-
-
-def test_labels_below_zero_are_refused_where_the_classes_are_not_known(tmp_path: Path, capsys: Captured) -> None:
-    node, weights = gemm()
-    top = helper.make_node("ArgMax", ["scores"], ["label"], axis=1, keepdims=0)
-    ends = [tensor("label", TensorProto.INT64, None), tensor("scores", TensorProto.FLOAT, None, 3)]
-    path = str(save(tmp_path / "m.onnx", [node, top], ends, weights).path)
-    said = refusal(capsys, "device", "--local", path, "--remote", path, digits(tmp_path, [0, -1] * 50))
-    assert said.endswith("s.npz: there is a label '-1': leave out samples without a label")
 
 
 @pytest.mark.medium

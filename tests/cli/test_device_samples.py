@@ -156,12 +156,6 @@ def test_labels_that_are_no_classes_of_the_model(label: Any, capsys: Captured, t
     assert problem.endswith("are 0 to 9: leave out samples without a label" if label == -1 else "are 0 to 9")
 
 
-def test_folders_by_number_that_are_no_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
-    (tmp_path / "10").mkdir()
-    Image.new("L", (28, 28)).save(tmp_path / "10" / "1.png")
-    assert "there is a label '10', but" in refused(capsys, str(tmp_path), *LOCAL)
-
-
 def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
@@ -182,8 +176,3 @@ def test_labels_that_are_whole_numbers_may_be_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([0.0, np.nan]))
     with pytest.raises(InvalidTrace, match=r"samples\.npz: the label of sample 1 is nan: leave out samples without"):
         from_arrays(tmp_path / "samples.npz")
-
-
-def test_truth_values_are_the_labels_of_two_classes(tmp_path: Path) -> None:
-    np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([True, False]))
-    assert [repr(truth) for truth in from_arrays(tmp_path / "samples.npz").truths] == ["1", "0"]

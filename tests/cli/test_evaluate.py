@@ -1,7 +1,6 @@
 """The command `evaluate`."""
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from hinge import UniformBins
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
-from hinge.simulation.trade import OFFLOAD_COSTS
 from tests.cli.test_evaluate_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, refusal, shown, write_log
 
@@ -67,14 +65,6 @@ def test_evaluate_takes_recorded_costs_where_they_are_to_be_learned(log: Log, ca
     assert without["policies"][1]["cost_per_sample"] == pytest.approx(0.3)
 
 
-@pytest.mark.medium
-def test_evaluate_learns_the_paper_s_costs_where_none_were_recorded(log: Log, capsys: Captured) -> None:
-    path = log("confidence", "local", "remote", rows=ROWS * 500)
-    remote = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)["policies"][1]
-    assert remote["cost_per_sample"] == pytest.approx(0.5, abs=0.006)
-    assert remote["cost_per_sample"] != 0.5
-
-
 def free_policies() -> list[str]:
     """Those that `all` stands for: a budget or a target is another goal."""
     return [name for name in policy_names() if name not in ("lyapunov-exp4", "target")]
@@ -89,12 +79,6 @@ def test_evaluate_all_means_every_policy(log: Log, capsys: Captured) -> None:
     costs = {figures["policy"]: figures["cost_per_sample"] for figures in data["policies"]}
     assert costs["oracle"] == costs["offline"] == pytest.approx(0.2)
     assert costs["oracle"] < costs["always-local"] < costs["always-remote"]
-
-
-@pytest.mark.slow
-def test_evaluate_all_is_what_happens_without_a_choice(log: Log, capsys: Captured) -> None:
-    path = log("confidence", "local", "remote", rows=ROWS * 50)
-    assert answer(capsys, "evaluate", path) == answer(capsys, "evaluate", path, "--policies", "all")
 
 
 @pytest.mark.medium
@@ -146,17 +130,6 @@ def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: 
 
 
 @pytest.mark.medium
-def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys: Captured) -> None:
-    more = [*DIP, *[(0.6, "dog", "cat")] * 6, *[(0.6, "cat", "cat")] * 3]
-    path = log("confidence", "local", "remote", rows=more * 50)
-    assert run(["evaluate", path, *BRIEF, "kl,always-local"]) == 0
-    first, second = capsys.readouterr().err.splitlines()
-    assert "most clearly in bin 2 (confidence 0.5 to 0.75): 33.3 % of 450 rows" in first
-    assert first.endswith("It falls in bin 3 (confidence 0.75 to 1) too.")
-    assert "judge each bin by itself; sentinel does" in second
-
-
-@pytest.mark.medium
 @pytest.mark.parametrize(("times", "cost"), [(1, "0.5"), (50, "0.05"), (50, "0.7")])
 def test_evaluate_warns_of_no_dip_that_chance_explains_or_that_misleads_nobody(
     times: int, cost: str, log: Log, capsys: Captured
@@ -177,20 +150,6 @@ def test_recorded_costs_are_used_unless_another_is_given(capsys: Captured, tmp_p
         assert found["policies"][0]["cost_per_sample"] == pytest.approx(cost)
     said = shown(capsys, "evaluate", str(path), "--policies", "always-remote", "--offload-cost", "0.25")
     assert "an offload costs 0.25 (as given; in the log 0.9 on average, which is not used)" in said
-
-
-def test_one_sample_is_no_samples(capsys: Captured, tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("confidence,local,remote\n0.9,1,1\n")
-    path, only = str(tmp_path / "log.csv"), ["--policies", "always-local"]
-    assert "log.csv: 1 sample, in order" in "".join(shown(capsys, "evaluate", path, *only).splitlines())
-    once = shown(capsys, "simulate", "--trace", "fashion", "--horizon", "5", "--runs", "1")
-    assert "fashion, horizon 5, 1 run\n" in once
-
-
-def test_labels_agree_with_and_without_a_decimal_point(capsys: Captured, tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("confidence,local,remote\n0.9,3,3.0\n0.8,4,4.0\n")
-    data = answer(capsys, "evaluate", str(tmp_path / "log.csv"), "--policies", "always-local", "--runs", "1")
-    assert data["policies"][0]["accuracy"] == 1
 
 
 @pytest.mark.medium
@@ -311,14 +270,6 @@ def test_evaluate_names_what_is_not_known_and_what_an_audit_costs(tmp_path: Path
     assert "Least is known of bin " in out
 
 
-def test_evaluate_says_where_no_audits_of_such_a_log_would_settle_it(tmp_path: Path, capsys: Captured) -> None:
-    out = shown(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--offload-cost", "0.4", *LOGGED)
-    (unknown,) = (line for line in out.splitlines() if line.startswith("Nothing is known of"))
-    assert "bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. By what this log says" in unknown
-    assert "offloading all of them would not settle it: a log would have to be longer to leave 0.01 of a" in unknown
-    assert " more (" not in out
-
-
 @pytest.mark.parametrize("text", ["confidence", "=score", "confidence=score,"])
 def test_columns_are_pairs(text: str, tmp_path: Path, capsys: Captured) -> None:
     said = refusal(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--columns", text)
@@ -358,16 +309,6 @@ def test_an_answer_that_says_none_is_warned_of(tmp_path: Path, capsys: Captured)
     assert "counts as a class" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("absent", "local", "warns"), [(-1, 0, True), (2, 0, False), (-1, -1, False)])
-def test_a_negative_number_that_local_never_says_is_warned_of(
-    absent: int, local: int, warns: bool, tmp_path: Path, capsys: Captured
-) -> None:
-    rows = [(0.5 + k % 5 / 10, k % 2 + local, absent if k % 3 else k % 2) for k in range(200)]
-    path = write_log(tmp_path / "log.csv", "confidence", "local", "remote", rows=rows)
-    assert run(["evaluate", path, *EXTREMES]) == 0
-    assert ("remote is -1 in some rows, as no local answer is, and counts" in capsys.readouterr().err) == warns
-
-
 @pytest.mark.parametrize(("shift", "warns"), [(1, True), (0, False)])
 def test_classes_that_are_numbered_otherwise_are_warned_of(
     shift: int, warns: bool, tmp_path: Path, capsys: Captured
@@ -388,30 +329,6 @@ def test_classes_that_are_numbered_otherwise_are_warned_of(
     assert "Are classes called alike" not in capsys.readouterr().err
 
 
-def test_a_price_that_is_found_is_one_at_which_a_gate_gains(capsys: Captured) -> None:
-    advice = answer(capsys, "evaluate", "fashion", "--policies", "hi-lcb")["recommendation"]
-    assert advice["settings"]["policy"] == "hi-lcb"
-    said = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "hi-lcb").split())
-    assert "nothing is gained" not in said
-    alone = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "always-local").split())
-    assert "Recommended: no gate, but local alone" in alone
-    assert re.search(r"; sentinel costs \d+ % less than (local|remote) alone\.", alone)
-
-
-@pytest.mark.parametrize("policies", ["sentinel,sentinel", "target,sentinel", "sentinel,target,target"])
-def test_policies_may_be_named_twice(policies: str, capsys: Captured, tmp_path: Path) -> None:
-    log, target = write_log(tmp_path / "log.csv", "confidence", "local", "remote"), ["--target", "0.9"]
-    found = answer(capsys, "evaluate", log, "--policies", policies, "--runs", "1", *target)
-    assert [each["policy"] for each in found["policies"]] == ["sentinel", "target"]
-
-
-@pytest.mark.medium
-def test_with_a_target_there_is_no_table_of_prices(capsys: Captured) -> None:
-    said = shown(capsys, "evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--target", "0.9")
-    assert "at each price" not in said
-    assert "Recommended: target" in said
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize(("policies", "table"), [("oracle,offline", None), ("hi-lcb,oracle", "hi-lcb")])
 def test_the_table_of_prices_is_of_a_policy_that_was_asked_for(
@@ -426,16 +343,6 @@ def test_the_table_of_prices_is_of_a_policy_that_was_asked_for(
         assert ("at each price" in said) == (table is not None)
         assert table is None or f"What {table} gains at each price" in said
     assert ("Nothing is recommended: none of oracle and offline can run on a device." in both) == (table is None)
-
-
-@pytest.mark.medium
-def test_a_row_of_a_shifted_price_is_explained(capsys: Captured) -> None:
-    choice = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.1"]
-    advice = answer(capsys, *choice)["recommendation"]
-    assert advice["told"] not in (*OFFLOAD_COSTS, advice["offload_cost"], advice["shifted_cost"])
-    said = shown(capsys, *choice)
-    assert f"; {advice['told']:g}: γ′, by the labels of the other half" in said
-    assert f"\n {advice['told']:g} " in said
 
 
 def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(

@@ -107,14 +107,6 @@ def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -
     assert (found["samples"], found["bins"]) == (300, len(edges) + 1)
 
 
-def test_a_target_is_written_too(trace: Path, capsys: Captured) -> None:
-    settings = trace.with_name("hinge.toml")
-    shown(capsys, "evaluate", str(trace), *QUICK, "--target", "0.9", "--write", str(settings))
-    written = tomllib.loads(settings.read_text())["device"]
-    assert (written["target"], "policy" in written) == (0.9, False)
-    assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz"))]) == 0
-
-
 def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captured) -> None:
     known = load_trace("fashion")
     about = {"remote": "ResNet, from https://example.org", "--report": "kitchen", '--x"]\n[serve]\nhost': "0.0.0.0"}

@@ -11,10 +11,9 @@ import pytest
 
 from hinge import UniformBins
 from hinge.cli.app import run
-from hinge.policies import policy_names
 from hinge.simulation import lineup, simulate
 from hinge.simulation.sources import ConstantPrice, Resampled
-from hinge.traces import load_trace, write_trace
+from hinge.traces import load_trace
 from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, answer, refusal
 
 Result = TypeVar("Result")
@@ -32,17 +31,6 @@ def test_simulate_prints_the_figures_of_a_simulation(capsys: Captured) -> None:
     assert (figures["alpha"], figures["bins"], figures["offload_cost"]) == (0.6, 8, 0.4)
 
 
-@pytest.mark.parametrize("policy", policy_names())
-@pytest.mark.slow
-def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
-    for cost in ("0.5", "learned"):
-        figures = answer(capsys, "simulate", "--policy", policy, "--offload-cost", cost, *SHORT)
-        assert set(figures) >= FIGURES | TRUE_FIGURES
-        assert (figures["policy"], figures["horizon"], figures["runs"]) == (policy, 2000, 3)
-        assert figures["regret"] >= 0
-        assert 0 <= figures["offload_fraction"] <= 1
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize("policy", ["hi-lcb", "hedge-hi", "thompson"])
 def test_the_same_seed_prints_the_same(policy: str, capsys: Captured) -> None:
@@ -51,10 +39,6 @@ def test_the_same_seed_prints_the_same(policy: str, capsys: Captured) -> None:
         assert run(["simulate", "--policy", policy, *SHORT, "--seed", seed, "--json"]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != printed[2]
-
-
-def test_one_run_has_no_interval(capsys: Captured) -> None:
-    assert answer(capsys, "simulate", "--horizon", "100", "--runs", "1")["regret_ci95"] is None
 
 
 def test_simulate_prints_a_table_for_people(capsys: Captured) -> None:
@@ -102,16 +86,6 @@ def test_a_figure_that_cannot_be_drawn_is_refused_before_the_work(
     for missing, suffix, extra in (("matplotlib", ".svg", "plot"), ("plotly", ".html", "report")):
         monkeypatch.setitem(sys.modules, missing, None)
         assert f"pip install 'hinge-gate[{extra}]'" in refusal(capsys, "simulate", "--out", f"figure{suffix}")
-
-
-@pytest.mark.medium
-def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> None:
-    for suffix in ("csv", "npz", "parquet"):
-        path = tmp_path / f"copy.{suffix}"
-        write_trace(load_trace("synthetic-cifar10"), path)
-        figures = answer(capsys, "simulate", "--trace", str(path), *SHORT)
-        by_name = answer(capsys, "simulate", "--trace", "synthetic-cifar10", *SHORT)
-        assert figures["regret"] == by_name["regret"]
 
 
 def test_one_policy_at_a_time_is_simulated(capsys: Captured) -> None:

@@ -82,11 +82,6 @@ def test_edges_of_bins_are_a_list_or_a_text(edges: str, write: Write, capsys: Ca
     assert "must be a number, or edges such as 0.5,0.9, got 'a,b'" in said
 
 
-def test_a_default_on_the_command_line_goes_before_the_file(write: Write, capsys: Captured) -> None:
-    path = str(write("[device]\nlimit = 3\npolicy = 'always-local'\n"))
-    assert summary(capsys, "--config", path, "--policy", "isotonic")["policy"] == "isotonic"
-
-
 def test_paths_may_start_from_the_home_folder(
     write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -161,18 +156,6 @@ def test_what_is_wrong_is_named_with_its_file(text: str, problem: str, write: Wr
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[serve]\nmodels = 'fashion'\n", "models must be a list, got 'fashion'"),
-        ("[serve]\nmodels = ['fashion']\nport = 70000\n", "port must be <= 65535, got 70000"),
-        ("[serve]\nmodels = ['fashion']\nmax_batch = 0\n", "max_batch must be >= 1, got 0"),
-    ],
-)
-def test_what_is_wrong_for_a_server_too(text: str, problem: str, write: Write, capsys: Captured) -> None:
-    assert refusal(capsys, "serve", "--config", str(write(text))).startswith(f"hinge: hinge.toml: {problem}")
-
-
-@pytest.mark.parametrize(
     ("command", "text", "problem"),
     [
         ("device", "policy = 'isotnic'", "no policy is called 'isotnic'; did you mean 'isotonic'?"),
@@ -193,12 +176,6 @@ def test_a_value_is_read_as_it_would_be_on_the_command_line(
     told = refusal(capsys, command, "--config", path)
     assert told.startswith(f"hinge: {problem}")
     assert "hinge.toml" in told or "No such file" in told
-
-
-def test_no_setting_is_blamed_for_the_value_of_another(write: Write, capsys: Captured) -> None:
-    path = str(write("[device]\nstate = 'fashion2'\nsamples = 'fashion2'\n"))
-    problem = refusal(capsys, "device", "--config", path)
-    assert problem.startswith("hinge: there is no folder and no trace 'fashion2'")
 
 
 def test_a_value_from_the_command_line_is_not_blamed_on_the_file(write: Write, capsys: Captured) -> None:
@@ -258,15 +235,6 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
     assert both[0]["regret"] == both[1]["regret"]
     assert summary(capsys, "--config", "hinge.toml", "--limit", "3")["policy"] == "eager"
     assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
-
-
-@pytest.mark.medium
-@pytest.mark.usefixtures("own")
-def test_a_policy_of_ones_own_that_is_recommended_can_be_run(capsys: Captured) -> None:
-    found = answer(capsys, "evaluate", "synthetic-cifar10", "--policies", "ownpolicies:Eager", "--runs", "2")
-    settings = found["recommendation"]["settings"]
-    assert settings["policy"] == "ownpolicies:Eager"
-    assert summary(capsys, "--policy", settings["policy"], "--limit", "3")["policy"] == "eager"
 
 
 @pytest.mark.usefixtures("own")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import HILCB, Gate, Isotonic, Policy, Sentinel, at_most, margin, restore
+from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
 from hinge.cli.app import run
 from hinge.device.store import Store
 from hinge.gate import sealed
@@ -69,14 +69,6 @@ def test_show_tells_what_the_policy_knows(capsys: Captured, tmp_path: Path) -> N
     assert '"max_softmax"' in shown
     spans = [line.split()[1:4] for line in shown.splitlines() if " to " in line]
     assert spans == [[f"{low / 16:g}", "to", f"{(low + 1) / 16:g}"] for low in range(16)]
-
-
-def test_a_bin_is_accepted_for_good_only_where_the_policy_says_so(capsys: Captured, tmp_path: Path) -> None:
-    audited, free, spent = Sentinel(bins=4, offload_cost=0.5), Isotonic(bins=4, offload_cost=1.0), isotonic()
-    for name, policy in {"audited": audited, "free": free, "spent": at_most(spent, offloads=0.1, window=20)}.items():
-        learn(tmp_path / name, policy, offloads=40)
-        assert run(["state", "show", str(tmp_path / name)]) == 0
-        assert ("for good" in capsys.readouterr().out) == (name == "free")
 
 
 def test_show_works_on_a_folder_in_use_and_leaves_it_alone(capsys: Captured, tmp_path: Path) -> None:
@@ -266,8 +258,3 @@ def test_set_refuses_what_cannot_be_changed(setting: str, problem: str, capsys: 
     before = answer(capsys, "state", "show", str(tmp_path))
     assert refusal(capsys, "state", "set", str(tmp_path), setting) == f"hinge: {problem}"
     assert answer(capsys, "state", "show", str(tmp_path)) == before
-
-
-def test_set_makes_no_folder(capsys: Captured, tmp_path: Path) -> None:
-    assert "cannot be read" in refusal(capsys, "state", "set", str(tmp_path / "none"), "offload_cost=0.3")
-    assert not (tmp_path / "none").exists()

@@ -18,6 +18,7 @@ from hinge import (
     HILCB,
     Breaker,
     ClassBins,
+    Classification,
     CostMatrix,
     Decision,
     Device,
@@ -159,7 +160,7 @@ def test_a_failing_remote_leaves_the_local_answer_and_teaches_nothing(kind: Any)
 )
 def test_replies_that_make_no_sense_are_failures(kind: Any, reply: Any) -> None:
     prices = [[float(row != column) for column in range(10)] for row in range(10)]
-    with kind(LOCAL, Scripted(rest=reply), policy(), wrong=CostMatrix(prices)) as device:
+    with kind(LOCAL, Scripted(rest=reply), policy(), task=Classification(wrong=CostMatrix(prices))) as device:
         answer = device.infer(0)
         assert (answer.source, answer.offloaded) == ("local", True)
         assert device.policy.learned == 0
@@ -411,7 +412,7 @@ def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> No
 class Forecasting:
     """A price that knows beforehand: dear for even samples, cheap for odd ones, and at times unable to say."""
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
         return 0.4
 
     def forecast(self, sample: int) -> float | None:
@@ -498,11 +499,11 @@ def test_classes_have_names_stakes_and_bins_of_their_own() -> None:
 
     remote: Any = lambda sample: sample % 10 if sample % 2 else names[sample % 10]  # noqa: E731  # a number or a name
     bins = ClassBins(UniformBins(4), classes=names)
-    with patient(scores, remote, policy(bins=40), bins=bins, labels=names) as device:
+    with patient(scores, remote, Gate(policy(bins=40), bins=bins), task=Classification(names)) as device:
         answers = [device.infer(sample) for sample in range(20)]
     assert [answer.label for answer in answers] == [names[sample % 10] for sample in range(20)]
     assert len({answer.bin for answer in answers}) == 10
-    with patient(scores, lambda _: 10, policy(bins=40), bins=bins, labels=names) as device:
+    with patient(scores, lambda _: 10, Gate(policy(bins=40), bins=bins), task=Classification(names)) as device:
         assert device.infer(0).fault == "an unknown label, 10"
 
 
@@ -550,29 +551,24 @@ def test_explaining_changes_nothing() -> None:
         ({"deadline_s": 0}, "Device: deadline_s must be > 0, got 0"),
         ({"shadow": "both"}, "Device: shadow must be None, 'local' or 'remote', got 'both'"),
         ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
-        ({"bins": UniformBins(8)}, r"bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
         ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
         ({"deadline_s": 1e10}, "Device: deadline_s must be at most 1000000, got 10000000000.0"),
         ({"deadline_s": float("inf")}, "Device: deadline_s must be a finite number, got inf"),
-        ({"labels": [1, 2]}, "Classification: labels must be the names of the classes"),
-        ({"labels": ["a", "b", "a"]}, "Classification: labels must name each class once, got 'a' twice"),
         ({"price": 0.3}, r"Device: price must be such as FixedCost\(0.3\), a MeasuredCost, .*, got 0.3"),
         ({"price": lambda **_: 0.2}, r"Device: price must be such as FixedCost\(0.3\)"),
         ({"price": FixedCost}, r"Device: price must be such as FixedCost\(0.3\)"),
-        ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
-        ({"policy": 3}, "Device: policy must be a policy, got 3"),
-        ({"policy": None}, r"Device: gate must be given, as a Gate or by policy=, got neither"),
-        ({"policy": None, "gate": 3}, "Device: gate must be a Gate or a policy, got 3"),
-        ({"gate": Gate(offload_cost=0.5)}, "Device: policy, bins and confidence are the gate's"),
-        ({"policy": None, "gate": Gate(offload_cost=0.5), "bins": 8}, "policy, bins and confidence are the gate's"),
+        ({"gate": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
+        ({"gate": 3}, "Device: gate must be a Gate or a policy, got 3"),
+        ({"gate": None}, "Device: gate or offload_cost must be given, got neither"),
+        ({"offload_cost": 0.5}, "Device: offload_cost is the gate's, and cannot be given beside it, got 0.5"),
         ({"remote": 3}, "Device: remote must be a remote or a function from sample to label, got 3"),
         ({"local": None}, "Device: local must be a model or a function from sample to scores, got None"),
-        ({"policy": HILF(1000, bins=16)}, "Device: policy must learn from offloads alone"),
+        ({"gate": HILF(1000, bins=16)}, "Device: policy must learn from offloads alone"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], problem: str) -> None:
-    arguments = {"local": LOCAL, "remote": Scripted(), "policy": policy(), **settings}
+    arguments = {"local": LOCAL, "remote": Scripted(), "gate": policy(), **settings}
     with pytest.raises((TypeError, ValueError), match=problem):
         Device(**arguments)
 

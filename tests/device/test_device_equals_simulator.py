@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from hinge import Device, OpenInference, Policy, UniformBins, load_trace, simulate
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.server import Server
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.engine import policy_seed
@@ -49,7 +49,8 @@ def test_decision_for_decision(name: str, trace_name: str, horizon: int, tmp_pat
     model = looking_up(trace.remote.astype(int).tolist(), tmp_path / "remote.onnx")
     with Server([model]) as server:
         remote = OpenInference(server.url, model="remote")
-        with Device(Recorded(trace), remote, policy.fresh(policy_seed(run_seeds(1, 1)[0])), deadline_s=30) as device:
+        fresh = policy.fresh(policy_seed(run_seeds(1, 1)[0]))
+        with Device(RecordedModel(trace), remote, fresh, deadline_s=30) as device:
             rows = np.array(recorded(trace, horizon))[:, None]
             answers = [device.infer(row) for row in rows]
             inferences = device.status.attempts.attempts

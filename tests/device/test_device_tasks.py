@@ -12,7 +12,7 @@ import hinge
 from hinge import AsyncDevice, Device, Gate, Isotonic, OpenInference, Trace, load_trace, margin
 from hinge.errors import InvalidModel, InvalidTrace
 from hinge.oip.tensors import TensorSpec
-from hinge.tasks import OCR, Classification, Detection, Regression, Transcription
+from hinge.tasks import OCR, Detection, Regression, Transcription
 from hinge.traces import read_log
 from tests.support.loopback import OipServer
 
@@ -188,23 +188,12 @@ def test_the_state_names_the_confidence_of_the_task(tmp_path: Path) -> None:
     [
         ({"task": object()}, "Device: task must have answer, confidence and agreement"),
         ({"task": Detection}, "Device: task must have answer, confidence and agreement"),
-        ({"task": Detection(), "labels": ["cat"]}, "Device: labels are the task's"),
         ({"task": Detection(), "gate": Gate(offload_cost=0.5, confidence=margin)}, "confidence is the task's"),
     ],
 )
 def test_what_contradicts_the_task_is_refused(options: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Device(lambda _: [CAT], lambda _: [CAT], **({"gate": Gate(offload_cost=0.5)} | options))
-
-
-def test_classification_is_the_task_unless_another_is_given() -> None:
-    given: Any = {"gate": Gate(offload_cost=0.5), "task": Classification(["cat", "dog"])}
-    usual: Any = {"gate": Gate(offload_cost=0.5), "labels": ["cat", "dog"]}
-    found = []
-    for options in (given, usual):
-        with Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), deadline_s=30, **options) as device:
-            found.append([device.infer(sample).as_dict() | {"time": ""} for sample in (3.0, 0.5, 3.0)])
-    assert found[0] == found[1]
 
 
 # -- logs and traces --------------------------------------------------------------------------------------------------
@@ -263,5 +252,5 @@ def test_a_recording_of_a_task_goes_on(tmp_path: Path) -> None:
 def test_answers_cannot_be_had_from_a_trace_that_has_none() -> None:
     trace = Trace([0.5], agreed=[0.5], name="boxes")
     with pytest.raises(InvalidTrace, match="the trace 'boxes' holds how far the answers agree, and not the answers"):
-        hinge.models.Recorded(trace)
+        hinge.models.RecordedModel(trace)
     assert load_trace("fashion").answers[0][0] == 9

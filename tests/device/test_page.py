@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
+from hinge import HILCB, Classification, Device, FixedCost, Gate, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
 from hinge.device.page.page import LivePage
 from hinge.device.page.pictures import SIDE, data_url, small
@@ -97,7 +97,8 @@ def test_a_long_fault_is_told_to_its_end_and_an_endless_one_is_cut_visibly() -> 
 
 
 def test_a_long_label_is_cut_visibly() -> None:
-    with Device(scores, lambda _: 1, AlwaysRemote(bins=4), price=FixedCost(0.5), labels=["a", "b" * 500]) as watched:
+    task = Classification(["a", "b" * 500])
+    with Device(scores, lambda _: 1, AlwaysRemote(bins=4), price=FixedCost(0.5), task=task) as watched:
         label = reported(watched, [3.0])["recent"][0]["label"]
         assert label == "b" * (len(label) - 1) + "…"
 
@@ -117,7 +118,8 @@ def test_a_spent_budget_is_the_reason() -> None:
     ],
 )
 def test_bins_are_told_by_their_confidences(bins: Any, spans: list[Any]) -> None:
-    with device(Isotonic(bins=2, offload_cost=0.5) if bins.bins == 2 else Thompson(4, 0.5), bins=bins) as watched:
+    policy = Isotonic(bins=2, offload_cost=0.5) if bins.bins == 2 else Thompson(4, 0.5)
+    with device(Gate(policy, bins=bins)) as watched:
         told = reported(watched, [])["bins"]
         assert [(bin["class"], bin["from"], bin["to"]) for bin in told] == spans
 
@@ -197,7 +199,7 @@ def test_large_pictures_shrink_and_floats_are_scaled() -> None:
 
 
 def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
-    with device(labels=["cat", "dog"]) as watched:
+    with device(task=Classification(["cat", "dog"])) as watched:
         snapshots = Snapshots(watched)
         for truth in (1, "dog", np.int64(1)):
             snapshots.saw(watched.infer(3.0), truth=truth)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Device, Gate, OnnxModel, Trace, fashion, max_softmax, read_trace, record
+from hinge import Classification, Device, Gate, OnnxModel, Trace, fashion, max_softmax, read_trace, record
 from hinge.errors import (
     InvalidModel,
     InvalidTrace,
@@ -81,7 +81,7 @@ def test_the_trace_is_what_the_models_say(batch: int) -> None:
 
 
 def test_a_device_records_with_its_models_and_learns_nothing() -> None:
-    with Device(LOCAL, Scripted(), Gate(offload_cost=0.5), labels=fashion.CLASSES) as device:
+    with Device(LOCAL, Scripted(), Gate(offload_cost=0.5), task=Classification(fashion.CLASSES)) as device:
         trace = device.record(IMAGES, LABELS)
         assert device.status.samples == 0
     assert trace.label is not None
@@ -137,7 +137,7 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
     with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got 'cat'"):
         record(LOCAL, remote, IMAGES, [1, 2, 3, "cat", *LABELS[4:]])
     with pytest.raises(InvalidTrace, match="sample 5: truth must be a possible answer, got an unknown label, 10"):
-        record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], labels=fashion.CLASSES)
+        record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], task=Classification(fashion.CLASSES))
     with pytest.raises(InvalidTrace, match="record: sample 3: truth must be the number of a class, got -1: leave"):
         record(LOCAL, remote, IMAGES, [*LABELS[:3], *[-1] * 97])
     assert remote.calls == [32]  # the others were found before the remote was asked
@@ -209,8 +209,8 @@ def test_classes_in_another_order_are_said_at_the_end(caplog: pytest.LogCaptureF
     promised, agreed = trace.confidence.sum(), trace.agreed.sum()
     assert [message for message in caplog.messages if "probabilities" not in message] == [
         f"local agrees with remote {agreed} times in 100 samples, though its confidences promised {promised:.0f}: "
-        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each "
-        "expects?"
+        "are the classes the same on both sides, in the same order (Classification([...]), --labels), and the "
+        "samples as each expects?"
     ]
 
 

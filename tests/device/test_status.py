@@ -1,6 +1,7 @@
 """What makes no sense is said within the first samples: labels that cannot agree, prices that charge nothing."""
 
 import random
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
+from hinge import HILCB, Breaker, Classification, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
 from hinge.costs import FixedCost, ForecastCost
 from hinge.device.locked import LockedPolicy
 from hinge.device.status import QUIET, StatusTracker
@@ -38,7 +39,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
         assert {(answer.label, answer.source) for answer in answers} == {(1, "local")}
         assert answers[0].fault == (
             "the remote answers 'dog' where local answers 1: a name and a number never agree; "
-            "give labels= (--labels), the names of the classes in order"
+            "name the classes in order, by Classification([...]) or --labels"
         )
         assert device.policy.learned == 0
         assert device.status.fell_back == {"invalid": 5, "breaker": 1}
@@ -48,7 +49,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
 
 @each_kind
 def test_with_the_names_of_the_classes_the_two_agree(kind: Any) -> None:
-    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5), labels=NAMES) as device:
+    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5), task=Classification(NAMES)) as device:
         assert device.infer(3.0).label == "dog"
         assert device.status.agreed == 1
 
@@ -63,7 +64,7 @@ def test_a_number_for_a_name_is_told_by_the_names_too() -> None:
 
     with patient(Named(), lambda _: 1, Gate(offload_cost=0.5)) as device:
         assert "the remote answers 1 where local answers 'dog'" in str(device.infer(3.0).fault)
-    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5), labels=NAMES) as device:
+    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5), task=Classification(NAMES)) as device:
         assert device.infer(3.0).label == "dog"
 
 
@@ -120,9 +121,10 @@ def test_who_compares_labels_for_themselves_may_compare_what_they_like() -> None
         def agreed(self, local: object, remote: object) -> float:
             return 1.0 - self.wrong(local, remote)
 
-    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=ByName()) as device:
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), task=Classification(wrong=ByName())) as device:
         assert (device.infer(3.0).label, device.status.agreed) == ("dog", 1.0)
-    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=CostMatrix([[0, 1], [1, 0]])) as device:
+    by_number = Classification(wrong=CostMatrix([[0, 1], [1, 0]]))
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), task=by_number) as device:
         assert "CostMatrix: remote must be an integer" in str(device.infer(3.0).fault)
 
 
@@ -138,8 +140,8 @@ def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog:
     [message] = caplog.messages
     assert message == (
         "local hardly ever agrees with remote: in 0 of 26 answers, though its confidences promised 25; "
-        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each "
-        "expects?"
+        "are the classes the same on both sides, in the same order (Classification([...]), --labels), and the "
+        "samples as each expects?"
     )
 
 
@@ -199,7 +201,7 @@ def test_a_price_that_is_always_zero_is_noticed(caplog: pytest.LogCaptureFixture
 
 def test_a_price_that_cannot_be_told_is_not_said_to_be_zero() -> None:
     class Broken:
-        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
             raise ValueError("no price")
 
     with patient(scores, lambda _: 1, Sentinel(16), price=Broken()) as device:
@@ -239,7 +241,7 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
 
 @each_kind
 def test_what_is_asked_behind_the_caller_is_compared_by_bin(kind: Any) -> None:
-    settings: Any = {"policy": AlwaysRemote(4), "price": FixedCost(0.5), "shadow": "local"}
+    settings: Any = {"gate": AlwaysRemote(4), "price": FixedCost(0.5), "shadow": "local"}
     with kind(scores, lambda sample: int(sample > 1), **settings) as device:
         for sample in (3.0, 3.0, 0.1):
             device.infer(sample)
@@ -320,7 +322,7 @@ def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
     class FailsOnce:
         fails = True
 
-        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
             if self.fails:
                 self.fails = False
                 raise OSError("the meter is away")
@@ -333,3 +335,26 @@ def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
         assert until is None
         device.infer(QUIET)
         assert list(device.status.alarm_times.values()) == [(began, began)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
+def test_a_signal_handler_may_read_the_status_and_infer() -> None:
+    """Whatever the device was doing in this thread: a second take of its locks must not wait for the first."""
+    seen = list[int]()
+
+    def handler(*_: Any) -> None:
+        device.infer(0.5)
+        seen.append(device.status.samples)
+
+    with Device(scores, lambda _: 1, Gate(offload_cost=0.0)) as device:
+        before = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+        try:
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                device.infer(3.0)
+                _ = device.status
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert len(seen) > 10

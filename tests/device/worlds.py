@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from hinge import Answer, AsyncDevice, Device, Isotonic, Policy
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.remotes import Deadline, Reply
 from hinge.traces import Trace, load_trace
 
 TRACE = load_trace("synthetic-cifar10")
-LOCAL = Recorded(TRACE)
+LOCAL = RecordedModel(TRACE)
 REMOTE = TRACE.remote.tolist()
 
 

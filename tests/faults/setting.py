@@ -57,7 +57,7 @@ def introduced(proxy: ChaosProxy) -> OpenInference:
 
 def made(kind: Any, remote: Any, *, deadline_s: float = LONG_S, **settings: Any) -> Any:
     """A device whose policy offloads everything, as long as nobody teaches it better."""
-    return kind(LOCAL, remote, settings.pop("policy", None) or policy(), deadline_s=deadline_s, **settings)
+    return kind(LOCAL, remote, settings.pop("gate", None) or policy(), deadline_s=deadline_s, **settings)
 
 
 def always(kind: Any, remote: Any, **settings: Any) -> Any:

@@ -166,7 +166,7 @@ def test_r1_faults_come_and_go_under_eight_threads(opens: bool) -> None:
 
     with proxied() as proxy:
         remote = introduced(proxy)
-        always: dict[str, Any] = {"policy": AlwaysRemote(bins=16), "price": FixedCost(0.5), "breaker": breaker}
+        always: dict[str, Any] = {"gate": AlwaysRemote(bins=16), "price": FixedCost(0.5), "breaker": breaker}
         with made(Device, remote, deadline_s=0.015, **always) as device, weather(proxy, seed=1 + opens):
             with ThreadPoolExecutor(THREADS) as pool:
                 answers = list(pool.map(infer, samples))

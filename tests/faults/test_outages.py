@@ -31,7 +31,7 @@ class Watched(Breaker):
 
 
 def always() -> dict[str, Any]:
-    return {"policy": AlwaysRemote(bins=16), "price": FixedCost(0.5)}
+    return {"gate": AlwaysRemote(bins=16), "price": FixedCost(0.5)}
 
 
 def keep_asking(device: Any, until: Callable[[Answer], bool]) -> None:

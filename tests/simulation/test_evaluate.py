@@ -41,7 +41,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
         ([], {}),
         (["--offload-cost", "0.3", "--bins", "8"], {"offload_cost": 0.3, "bins": 8}),
         (["--offload-cost", "learned", "--seed", "5"], {"offload_cost": "learned", "seed": 5}),
-        (["--horizon", "3000", "--alpha", "0.8"], {"horizon": 3000, "alpha": 0.8}),
+        (["--horizon", "3000"], {"horizon": 3000}),
     ],
     ids=["in order", "cost", "learned", "drawn"],
 )

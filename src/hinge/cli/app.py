@@ -55,7 +55,7 @@ COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chap
 _MODULES = {"list": "simulate", "reproduce": "simulate"}  # of commands that share one with another
 _KINDS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false"}
 _OPTION = re.compile("-[-a-zA-Z]")
-_LONGEST = 1000  # characters of an error
+_MAX_LENGTH = 1000  # characters of an error
 _FAILED, _REFUSED, _UNREAD = 1, 2, 141  # exit codes; the last is 128 and the number of SIGPIPE
 
 
@@ -73,7 +73,6 @@ for _place, (_heading, _chapter) in enumerate(CHAPTERS.items()):
     for _name, _about in _chapter.items():
         _home = f"hinge.cli.{_MODULES.get(_name, _name)}:{_name}_command"
         app.command(_home, name=_name, help=_about, group=_group)
-app.register_install_completion_command()
 
 
 def run(words: Sequence[str]) -> int:
@@ -96,7 +95,7 @@ def run(words: Sequence[str]) -> int:
             traceback.print_exception(error)
         how = "" if debug else f"; '{shlex.join(['hinge', '--debug', *typed])}' shows where"
         line, code = _explain(error, settings, how)
-        print(f"hinge: {printable(line, _LONGEST)}", file=sys.stderr)
+        print(f"hinge: {printable(line, _MAX_LENGTH)}", file=sys.stderr)
         return code
     return 0
 

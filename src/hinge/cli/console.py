@@ -32,7 +32,7 @@ from hinge.simulation.trade import SPREAD, Trade
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
-_LONGEST = 1000  # characters of a line
+_MAX_LENGTH = 1000  # characters of a line
 
 
 class _Console(Console):
@@ -52,12 +52,12 @@ err = _Console(stderr=True)
 def say(text: str, style: str | None = None, prose: bool = False) -> None:
     """A line on standard output, not wrapped, as it may have a command to copy; prose is, in a terminal."""
     unbroken = not (prose and out.is_terminal)
-    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=unbroken)
+    out.print(printable(text, _MAX_LENGTH), style=style, highlight=False, markup=False, soft_wrap=unbroken)
 
 
 def note(text: str, style: str | None = None) -> None:
     """A line on standard error, not wrapped."""
-    err.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=True)
+    err.print(printable(text, _MAX_LENGTH), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def warn(problem: str) -> None:

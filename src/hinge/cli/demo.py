@@ -34,6 +34,7 @@ from hinge.simulation import Results, lineup, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
+from hinge.tasks import Classification
 from hinge.traces import load_trace
 
 LIVE = "sentinel"  # what the device decides by
@@ -130,15 +131,7 @@ _FIGURES = tuple(Ledger().figures().keys() - {"offloads"})
 def demo_command(
     *,
     samples: Annotated[int, option("Images to stream; from the first again after 10 000.", 1)] = 10_000,
-    offload_cost: Annotated[
-        float,
-        option(
-            "What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the accuracy "
-            "that the remote adds are kept.",
-            0,
-            1,
-        ),
-    ] = OFFLOAD_COST,
+    offload_cost: Annotated[float, option("From 0 to 1; by default that of the headline.", 0, 1)] = OFFLOAD_COST,
     page: options.Page = None,
     out: Annotated[Path, option("The report to write, one page of HTML.")] = Path("hinge-demo.html"),
     as_json: options.Json = False,
@@ -152,9 +145,7 @@ def demo_command(
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise ImportError(
-            f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,page,report]'"
-        )
+        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: must be a file in a folder that exists")
     source = InOrder(load_trace(MODEL), UniformBins(BINS), ConstantPrice(offload_cost))
@@ -220,7 +211,7 @@ def _device(url: str, source: InOrder, samples: int, offload_cost: float) -> Dev
     policy = lineup([LIVE], source, offload_cost=offload_cost, horizon=samples)[LIVE]
     local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
     fresh = policy.fresh(policy_seed(run_seeds(0, 1)[0]))
-    return Device(local, remote, fresh, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+    return Device(local, remote, fresh, task=Classification(fashion.CLASSES), deadline_s=DEADLINE_S)
 
 
 def run(device: Device, source: InOrder, samples: int, outcome: Outcome, live: "LivePage | None") -> int | None:

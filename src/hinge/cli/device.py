@@ -13,13 +13,15 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import SAMPLES, Case
 from hinge.cli.device_summary import Figures, Warnings, print_gain, print_summary
-from hinge.cli.options import Certificates, GateOptions, option
+from hinge.cli.options import Certificates, GateOptions, flag, option
 from hinge.cli.settings import UsageError
+from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
-from hinge.models import Recorded, refused_among
+from hinge.models import RecordedModel, refused_among
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.tasks import Classification
 
 if TYPE_CHECKING:
     from hinge.device.page.page import LivePage
@@ -36,19 +38,12 @@ def device_command(
     certificates: Certificates = Certificates(),
     deciding: GateOptions = GateOptions(),
     deadline_s: Annotated[float, option("Seconds from an offload until the local answer stands.")] = 0.2,
-    limit: Annotated[
-        int | None, option("End after this many samples; some policies have to know how many.", 1, MOST_SAMPLES)
-    ] = None,
+    limit: Annotated[int | None, option("End after this many samples.", 1, MOST_SAMPLES)] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
-    metrics_port: Annotated[
-        int | None,
-        option("Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", 0, 65_535),
-    ] = None,
+    metrics_port: Annotated[int | None, option("Serve Prometheus at this port; 0: any free one.", 0, 65_535)] = None,
     page: options.Page = None,
-    as_json: Annotated[
-        bool, options.flag("Print a JSON object for every answer, and then the summary.", name="--json")
-    ] = False,
+    as_json: Annotated[bool, flag("Print a JSON object for every answer, then the summary.", name="--json")] = False,
     config: options.Config = None,
 ) -> None:
     """A device answers samples with the local model, and asks the remote where that is worth its cost.
@@ -59,7 +54,7 @@ def device_command(
         raise UsageError(f"{state} is not a folder")
     with console.interruptible(), ExitStack() as stack:
         setup = stack.enter_context(closing(set_up(samples, models, certificates)))
-        if models.confidence is not None and isinstance(setup.local, Recorded):
+        if models.confidence is not None and isinstance(setup.local, RecordedModel):
             raise UsageError(f"--confidence is for models, and {samples} is a trace, which has confidences")
         if setup.fit is not None:
             setup.fit.check_at_start()
@@ -69,7 +64,7 @@ def device_command(
             setup.local,
             setup.remote,
             deciding.build(known, horizon, models.measure),
-            labels=setup.stream.classes,
+            task=Classification(setup.stream.classes, models.measure or max_softmax),
             deadline_s=deadline_s,
             price=price,
             state=state,

@@ -17,7 +17,7 @@ from hinge.cli.device_samples import Stream, from_trace, is_trace, open_samples
 from hinge.cli.options import Certificates, Output, class_names, option
 from hinge.cli.settings import NAMES, PLACE, UsageError
 from hinge.confidence import ConfidenceMeasure, restore_measure
-from hinge.costs import FixedCost, OffloadCost
+from hinge.costs import FixedCost, OffloadPrice
 from hinge.device.status import Status
 from hinge.errors import (
     InvalidModel,
@@ -29,7 +29,7 @@ from hinge.errors import (
     RemoteUnreachable,
     UnknownName,
 )
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.address import read_token, without_password
 from hinge.simulation.evaluate import as_trace
@@ -37,7 +37,7 @@ from hinge.traces import Trace, trace_names
 
 _SYSTEM = Certificates()
 _FASHION = "fashion"
-_MOST_CLASSES, _FEW_CLASSES = 20, 4  # that are named, one by one, in a warning and in an error
+_MAX_NAMED, _FEW_CLASSES = 20, 4  # that are named, one by one, in a warning and in an error
 
 # Imported when they are needed, as each needs an extra of its own.
 _FORMATS = {
@@ -54,7 +54,7 @@ class Setup:
     local: Any
     remote: Any
     stream: Stream
-    recorded: OffloadCost | None = None
+    recorded: OffloadPrice | None = None
     fit: "Fit | None" = None  # of a remote on a server
     where: str = "in this process"  # the remote is
 
@@ -70,30 +70,17 @@ class ModelOptions:
     """The two models, and what is meant of models and samples that have several parts."""
 
     local: Annotated[Path | None, option("The local model: .onnx, .tflite or .xml (OpenVINO).")] = None
-    remote: Annotated[
-        str | None,
-        option("The remote model: a file as the local one, or its server, http:// or https://.", metavar=PLACE),
-    ] = None
+    remote: Annotated[str | None, option("The remote model: such a file, or its server.", metavar=PLACE)] = None
     model: Annotated[str | None, option("The name of the remote model on its server.")] = None
     output: Output = None
-    remote_output: Annotated[
-        str | None, option("The output of the remote model that has labels or scores; without it the first.")
-    ] = None
-    input: Annotated[
-        str | None,
-        option(
-            "The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or the "
-            "like. The true labels are in 'labels', 'y', 'y_test' or 'target'."
-        ),
-    ] = None
-    labels: Annotated[
-        str | None, option("The names of the classes in the models' order: a list, or a file of lines.", metavar=NAMES)
-    ] = None
+    remote_output: Annotated[str | None, option("The remote output that has labels or scores; else the first.")] = None
+    input: Annotated[str | None, option("The array of an .npz file that has the samples; else by its name.")] = None
+    labels: Annotated[str | None, option("The classes in the models' order: a list, or a file.", metavar=NAMES)] = None
     confidence: Annotated[
         Literal["max_softmax", "margin", "entropy", "max_probability"] | None,
         option("How scores become a confidence; without it, by the largest softmax."),
     ] = None
-    token_file: Annotated[Path | None, option("A file with the token to show the server; or set HINGE_TOKEN.")] = None
+    token_file: Annotated[Path | None, option("A file with the server's token; or set HINGE_TOKEN.")] = None
 
     @property
     def measure(self) -> ConfidenceMeasure | None:
@@ -152,9 +139,9 @@ def _of_trace(trace: Trace, given: ModelOptions, certificates: Certificates) -> 
     if given.local is not None:
         raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
     if given.url is not None:
-        return _with_server(Recorded(trace), from_trace(trace), given, certificates, trace.answers[0][0].item())
+        return _with_server(RecordedModel(trace), from_trace(trace), given, certificates, trace.answers[0][0].item())
     mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
-    return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
+    return Setup(RecordedModel(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
 
 
 def _with_server(
@@ -252,7 +239,7 @@ def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Seq
         if stream.classes is not None and samples != _FASHION:
             # Folders are numbered in the order of their names, which need not be the model's: the user can check it.
             named = [f"class {number} is {name!r}" for number, name in enumerate(stream.classes)]
-            shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
+            shown = named if len(named) <= _MAX_NAMED else [*named[: _MAX_NAMED - 1], "…", named[-1]]
             console.warn(f"{', '.join(shown)}, by the alphabet; --labels names them in another order")
         return stream
     numbered = ((case, names[case.truth] if isinstance(case.truth, int) else case.truth) for case in stream.cases)

@@ -29,7 +29,7 @@ from hinge.theory import Estimate
 Behind = Mapping[int, tuple[int, float]]  # by bin: answers of the remote that could be compared, and agreed
 _NOTHING: Behind = MappingProxyType({})
 _FEWEST = 100  # samples: on fewer there is no curve to show
-_MOST = 10_000  # samples that the curve is simulated on, in a second or two
+_MAX_SAMPLES = 10_000  # samples that the curve is simulated on, in a second or two
 _STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
 _AGAIN_S = 60.0  # between two warnings of the same
 
@@ -230,5 +230,5 @@ def print_gain(figures: dict[str, Any], estimate: Estimate | None, behind: bool)
         price = round(found["remote_cost_per_sample"], 4)
         source = Synthetic(estimate.agreement, ConstantPrice(price), estimate.samples)
         console.say("At other prices, with the agreement that these answers make most likely:")
-        prices, horizon = (*OFFLOAD_COSTS, price), min(figures["samples"], _MOST)
+        prices, horizon = (*OFFLOAD_COSTS, price), min(figures["samples"], _MAX_SAMPLES)
         console.print_trade(trade(source, offload_costs=prices, horizon=horizon, machine_code=False), price)

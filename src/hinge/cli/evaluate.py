@@ -1,6 +1,6 @@
 """The command `evaluate`: what every policy would have cost on a log, what a gate gains, and what is recommended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,38 +38,21 @@ _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 def evaluate_command(
     trace: Annotated[
         str,
-        option(
-            "A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a trace "
-            "by name. Where remote is empty or null the sample was not offloaded."
-        ),
+        option("A log: confidence,local,remote[,label][,cost] in .csv, .jsonl, .parquet, .npz; or a trace by name."),
     ],
     /,
     *,
-    policies: Annotated[
-        str, option("Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.")
-    ] = "all",
-    columns: Annotated[
-        str | None, option("What columns are called in the file: confidence=score,local=prediction.")
-    ] = None,
+    policies: Annotated[str, option("By name, your own as MODULE:CLASS, separated by commas; or 'all'.")] = "all",
+    columns: Annotated[str | None, option("What columns are called: confidence=score,local=prediction.")] = None,
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
-    bins: Annotated[
-        str | None,
-        option(
-            "As many bins of equal width, which the recommendation cuts anew, or the edges between them, which it "
-            "keeps; without it 16, or those of the device that wrote a production log.",
-            metavar=EDGES,
-        ),
-    ] = None,
+    bins: Annotated[str | None, option("How many, to be fitted; or edges, to be kept. Else 16.", metavar=EDGES)] = None,
     horizon: Annotated[int | None, option("Draw this many samples; without it: once, in order.", 1)] = None,
     runs: options.Runs = 20,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     out: options.Out = None,
-    write: Annotated[
-        Path | None,
-        option("Also write the recommendation to this file, for --config of 'hinge device' and 'hinge gateway'."),
-    ] = None,
+    write: Annotated[Path | None, option("Write the recommendation to a file, for --config.")] = None,
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline threshold is
@@ -91,25 +74,8 @@ def evaluate_command(
     binning: Bins = options.binning(bins or "16")
     if bins is None and isinstance(recorded, Log):
         binning = recorded.unmixed(binning)
-    chosen: list[str | Policy] = [*names]
-    if target is not None:
-        chosen.append(Target(target, bins=binning.bins, seed=seed))
-    advice, gain = None, None
     with console.progress(f"policies on {trace}", lines=not as_json) as report:
-        more: dict[str, Any] = {"horizon": horizon, "seed": seed}
-        found = evaluate(recorded, chosen, price, bins=binning, runs=runs, progress=report, **more)
-        complete = found.complete
-        try:
-            if complete and isinstance(recorded, Trace):  # a log cannot be replayed
-                start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
-                more |= {"target": target, "bins": start, "progress": partial(report, part="to recommend one")}
-                known = price if isinstance(price, float) else None
-                advice = recommend(recorded, None if names == ["all"] else names, known, **more)
-            if complete:
-                each = partial(report, part="at every price")
-                gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
-        except KeyboardInterrupt:
-            complete = False
+        found, advice, gain, complete = _evaluated(recorded, names, price, binning, target, horizon, runs, seed, report)
     if out:
         console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
     if write and advice and isinstance(recorded, Trace):
@@ -125,6 +91,38 @@ def evaluate_command(
         raise UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:
         console.end_interrupted("these are the runs that were done.")
+
+
+def _evaluated(
+    recorded: Trace | Log,
+    names: Sequence[str],
+    price: float | str | None,
+    binning: Bins,
+    target: float | None,
+    horizon: int | None,
+    runs: int,
+    seed: int,
+    report: Callable[..., None],
+) -> tuple[Evaluation, Recommendation | None, Trade | None, bool]:
+    """Return what policies cost, what is recommended, what is gained at every price, and whether all of it was done."""
+    chosen: list[str | Policy] = [*names]
+    if target is not None:
+        chosen.append(Target(target, bins=binning.bins, seed=seed))
+    more: dict[str, Any] = {"horizon": horizon, "seed": seed}
+    found = evaluate(recorded, chosen, price, bins=binning, runs=runs, progress=report, **more)
+    advice, gain, complete = None, None, found.complete
+    try:
+        if complete and isinstance(recorded, Trace):  # a log cannot be replayed
+            start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
+            more |= {"target": target, "bins": start, "progress": partial(report, part="to recommend one")}
+            known = price if isinstance(price, float) else None
+            advice = recommend(recorded, None if names == ["all"] else names, known, **more)
+        if complete:
+            each = partial(report, part="at every price")
+            gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
+    except KeyboardInterrupt:
+        complete = False
+    return found, advice, gain, complete
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------

@@ -34,17 +34,10 @@ def c_command(
     *,
     out: Out,
     policy: Annotated[str | None, option("'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")] = None,
-    bins: Annotated[
-        str | None,
-        option("How many bins confidences are sorted into, or the edges between them; without it 16.", metavar=EDGES),
-    ] = None,
+    bins: Annotated[str | None, option("How many, or the edges; without it 16.", metavar=EDGES)] = None,
     set: options.Set = (),
-    offload_cost: Annotated[
-        str | None, option("What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
-    ] = None,
-    state: Annotated[
-        Path | None, option("In place of parameters: start from what this folder or exported file knows.")
-    ] = None,
+    offload_cost: Annotated[str | None, option("From 0 to 1, or 'learned'; without it 0.5.")] = None,
+    state: Annotated[Path | None, option("In place of these: a folder or exported file to start from.")] = None,
     replace: Replace = False,
     as_json: options.Json = False,
 ) -> None:
@@ -86,12 +79,12 @@ def table_command(
     _write(lambda folder: export_table(gate, folder), out, replace, as_json)
 
 
-def _built(policy: str, bins: str, set: tuple[str, ...], offload_cost: str) -> Gate:
+def _built(policy: str, bins: str, assigned: tuple[str, ...], offload_cost: str) -> Gate:
     cost, binning = options.offload_cost(offload_cost), options.binning(bins)
     if policy not in _LEARNING:
         only = "only sentinel, hi-lcb and hi-lcb-lite learn on a device"
         raise UsageError(f"--policy {policy}: {only}; for others, try 'hinge export table'")
-    settings: dict[str, Any] = options.policy_settings([policy], set)
+    settings: dict[str, Any] = options.policy_settings([policy], assigned)
     known = cost if isinstance(cost, float) else None
     return Gate(build(policy, bins=binning.bins, offload_cost=known, **settings), bins=binning)
 

@@ -7,68 +7,31 @@ from hinge.cli import options
 from hinge.cli.options import Certificates, GateOptions, option
 from hinge.cli.serve import ServerOptions
 from hinge.cli.settings import PLACE, UsageError
+from hinge.gate import Gate
 from hinge.remotes.address import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
+Pair = tuple[str | None, str | None]  # of local and remote
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 
 
 def gateway_command(
     *,
-    local: Annotated[
-        str,
-        option(
-            "The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its URL, or "
-            "the model itself, an ONNX file.",
-            metavar=PLACE,
-        ),
-    ],
-    remote: Annotated[str, option("The remote server, likewise.", metavar="URL")],
-    protocol: Annotated[
-        Literal["openai", "oip"],
-        option("What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
-    ] = "openai",
-    local_model: Annotated[
-        str | None, option("The model that the local server is asked for; without it, that of the request.")
-    ] = None,
-    remote_model: Annotated[str | None, option("The same for the remote server.")] = None,
-    local_key_file: Annotated[
-        Path | None, option("A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
-    ] = None,
-    remote_key_file: Annotated[
-        Path | None, option("A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
-    ] = None,
-    task: Annotated[
-        str | None,
-        option(
-            "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests with "
-            "a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
-        ),
-    ] = None,
-    confidence: Annotated[
-        Measure | None,
-        option(
-            "How sure an answer in text is: by the product, the mean or the least of the probabilities of its tokens, "
-            "or by the margin of the first over the next likely one; without it by the product, of numbers and JSON by "
-            "the mean."
-        ),
-    ] = None,
+    local: Annotated[str, option("The local server, by its base URL; of oip, also an ONNX file.", metavar=PLACE)],
+    remote: Annotated[str, option("The remote server, by its base URL.", metavar="URL")],
+    protocol: Annotated[Literal["openai", "oip"], option("OpenAI's, or the Open Inference Protocol.")] = "openai",
+    local_model: Annotated[str | None, option("The local model; without it, that of the request.")] = None,
+    remote_model: Annotated[str | None, option("The remote model, likewise.")] = None,
+    local_key_file: Annotated[Path | None, option("A file with the local API key; or HINGE_LOCAL_KEY.")] = None,
+    remote_key_file: Annotated[Path | None, option("A file with the remote API key; or HINGE_REMOTE_KEY.")] = None,
+    task: Annotated[str | None, option("'options:A,B,C', 'number', 'json' or, without it, 'text'.")] = None,
+    confidence: Annotated[Measure | None, option("How sure a text is, by its tokens; without it by the task.")] = None,
     otherwise: Annotated[
-        Literal["local", "remote"] | None,
-        option(
-            "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it the "
-            "local server."
-        ),
+        Literal["local", "remote"] | None, option("Who answers chats that cannot be gated; without it local.")
     ] = None,
     deciding: GateOptions = GateOptions(),
-    deadline_s: Annotated[
-        float | None,
-        option(
-            "Seconds for the answer to a gated request, of which the local server may take half; without it 30 for "
-            "chats, and else 1."
-        ),
-    ] = None,
+    deadline_s: Annotated[float | None, option("Seconds for a gated answer; without it 30, of oip 1.")] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
     page: options.Page = None,
@@ -94,29 +57,35 @@ def gateway_command(
         **serving.settings(),
     }
     gate = deciding.build(known)
-    if protocol == "openai":
-        check_url("--local", local)
-        from hinge.gateway import ChatGateway, ChatServer
-
-        servers = (
-            ChatServer(local, local_model, key=keys[0], tls=tls),
-            ChatServer(remote, remote_model, key=keys[1], tls=tls),
-        )
-        text = task_of(task or "text", confidence)
-        _run(ChatGateway(*servers, gate, task=text, otherwise=otherwise or "local", **common), chats=True)
-    else:
+    if protocol == "oip":
         if task or confidence or otherwise:
             raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
-        named = remote_model or local_model
-        if "://" in local and local_model is None:
-            raise UsageError("--local-model and --remote-model must name the models on their servers")
-        if named is None:
-            raise UsageError("--remote-model must name the model on the server of --remote")
-        from hinge.gateway import InferenceGateway, ServedRows
+        _run(_inference(gate, (local, remote), (local_model, remote_model), keys, tls, common), chats=False)
+        return
+    check_url("--local", local)
+    from hinge.gateway import ChatGateway, ChatServer
 
-        near = ServedRows(local, local_model, token=keys[0], tls=tls) if "://" in local and local_model else local
-        far = ServedRows(remote, named, token=keys[1], tls=tls)
-        _run(InferenceGateway(near, far, gate, **common), chats=False)
+    near, far = (
+        ChatServer(url, model, key=key, tls=tls)
+        for url, model, key in zip((local, remote), (local_model, remote_model), keys, strict=True)
+    )
+    text = task_of(task or "text", confidence)
+    _run(ChatGateway(near, far, gate, task=text, otherwise=otherwise or "local", **common), chats=True)
+
+
+def _inference(gate: Gate, places: Pair, models: Pair, keys: Pair, tls: Any, common: dict[str, Any]) -> Any:
+    """Return the gateway for the Open Inference Protocol; the local model may be a file."""
+    from hinge.gateway import InferenceGateway, ServedRows
+
+    (local, remote), (local_model, remote_model) = places, models
+    named = remote_model or local_model
+    is_served = "://" in str(local)
+    if is_served and local_model is None:
+        raise UsageError("--local-model and --remote-model must name the models on their servers")
+    if named is None:
+        raise UsageError("--remote-model must name the model on the server of --remote")
+    near = ServedRows(str(local), str(local_model), token=keys[0], tls=tls) if is_served else str(local)
+    return InferenceGateway(near, ServedRows(str(remote), named, token=keys[1], tls=tls), gate, **common)
 
 
 def _run(gateway: Any, chats: bool) -> None:

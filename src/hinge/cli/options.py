@@ -18,8 +18,7 @@ from hinge._checks import did_you_mean
 from hinge.bins import EdgeBins, UniformBins
 from hinge.cli.settings import EDGES, UsageError
 from hinge.confidence import ConfidenceMeasure
-from hinge.costs import FixedCost, MeasuredCost
-from hinge.costs import OffloadCost as AnyCost
+from hinge.costs import FixedCost, MeasuredCost, OffloadPrice
 from hinge.errors import InvalidArgument, InvalidValue
 from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
@@ -43,46 +42,26 @@ def flag(help: str, **more: Any) -> Parameter:
     return Parameter(help=help, show_default=False, **more)
 
 
-Policy = Annotated[str, option("The policy, by name (see 'hinge list policies'); your own as MODULE:CLASS.")]
+Policy = Annotated[str, option("By name (see 'hinge list policies'); your own as MODULE:CLASS.")]
 Set = Annotated[
     tuple[str, ...],
     option("A setting of the policy, as alpha=0.52; may be repeated.", metavar="NAME=VALUE", show_default=False),
 ]
-Target = Annotated[
-    float | None,
-    option("Hold this agreement with the remote, with probability 0.95, by as few offloads as possible.", 0, 1),
-]
+Target = Annotated[float | None, option("The agreement with the remote to hold, with probability 0.95.", 0, 1)]
 OffloadCost = Annotated[
     str | None,
-    option(
-        "What an offload costs, from 0 to 1, known to the policies; or 'learned': as the trace recorded, or else 0.45 "
-        "or 0.55 by chance, and the policies have to find out. Without it: learned where the trace has costs, else 0.5."
-    ),
+    option("From 0 to 1; or 'learned', of which policies are not told. Without it: learned if recorded, else 0.5."),
 ]
-Bins = Annotated[
-    str,
-    option("How many bins of equal width confidences are sorted into; or the edges between them.", metavar=EDGES),
-]
-Output = Annotated[
-    str | None, option("The output of the local model that has the scores; without it the first of real numbers.")
-]
+Bins = Annotated[str, option("How many bins of equal width; or the edges between them.", metavar=EDGES)]
+Output = Annotated[str | None, option("The local output that has the scores; without it the first of real numbers.")]
 Runs = Annotated[int, option("Runs to average over.", 1, 100_000)]
 Seed = Annotated[int, option("The seed: the same seed gives the same figures.", 0)]
 Json = Annotated[bool, flag("Print one JSON object instead of a table.", name="--json")]
-Out = Annotated[
-    Path | None,
-    option("Also write the figures at every checkpoint: .csv; or draw them: .html, .png, .svg, .pdf."),
-]
-Config = Annotated[
-    Path | None, option("A TOML file of settings, in a section [COMMAND]; the command line goes before it.")
-]
-Page = Annotated[
-    int | None, option("Serve the live page at this port of 127.0.0.1; 0 takes any that is free.", 0, 65_535)
-]
+Out = Annotated[Path | None, option("Also write the course of the figures: .csv, or drawn: .html, .png, .svg, .pdf.")]
+Config = Annotated[Path | None, option("A TOML file of settings, in [COMMAND]; the command line goes before it.")]
+Page = Annotated[int | None, option("Serve the live page at this port of 127.0.0.1; 0: any free one.", 0, 65_535)]
 State = Annotated[Path | None, option("The folder in which the policy survives.")]
-Shadow = Annotated[
-    Literal["local", "remote"] | None, option("Answer always by 'local', or always by 'remote', and learn.")
-]
+Shadow = Annotated[Literal["local", "remote"] | None, option("Who answers everything, while the policy learns.")]
 
 
 # -- what texts mean --------------------------------------------------------------------------------------------------
@@ -181,7 +160,7 @@ def measured_cost(text: str | None) -> MeasuredCost | None:
     """Return the value of `--prices`.
 
     >>> measured_cost("ms=0.02, wrong-answer=5")
-    MeasuredCost(wrong_answer=5.0, per_call=0.0, per_ms=0.02, per_byte=0.0)
+    MeasuredCost(wrong_answer=5.0, per_call=0.0, per_ms=0.02, per_byte=0.0, cap=1.0, unit='€')
     >>> measured_cost("ms=0.02")
     Traceback (most recent call last):
     hinge.cli.settings.UsageError: --prices need wrong-answer=… and call=…, ms=… or byte=…, got 'ms=0.02'
@@ -217,7 +196,9 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def policy_settings(policies: Sequence[str], set: Sequence[str] = (), taken: Collection[str] = TAKEN) -> dict[str, Any]:
+def policy_settings(
+    policies: Sequence[str], assigned: Sequence[str] = (), taken: Collection[str] = TAKEN
+) -> dict[str, Any]:
     """Return the settings that were given for these policies, and refuse one that none of them has.
 
     >>> policy_settings(["hi-lcb"], ["alpha=0.6"])
@@ -226,7 +207,7 @@ def policy_settings(policies: Sequence[str], set: Sequence[str] = (), taken: Col
     Traceback (most recent call last):
     hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
     """
-    found = assignments(set)
+    found = assignments(assigned)
     for setting in found.keys() & taken:
         raise UsageError(f"--set {setting}=…: it has an option of its own")
     for setting in found if "all" not in policies else ():
@@ -291,20 +272,11 @@ class GateOptions:
     set: Set = ()
     target: Target = None
     offload_cost: Annotated[
-        str | None,
-        option(
-            "What an offload costs, from 0 to 1, where a wrong answer costs 1; or 'learned', by --prices. Without it: "
-            "learned where there are prices, or a trace that recorded costs; else 0.5."
-        ),
+        str | None, option("From 0 to 1, where a wrong answer costs 1; or 'learned'. Without it: learned, or 0.5.")
     ] = None
-    prices: Annotated[
-        str | None,
-        option("Prices in a unit of your own, as in ms=0.02,wrong-answer=5; also of a call and a byte sent."),
-    ] = None
+    prices: Annotated[str | None, option("To learn by, as ms=0.02,wrong-answer=5; also call=… and byte=….")] = None
     bins: Bins = "16"
-    budget: Annotated[
-        float | None, option("Offload this share of samples at most, those that are worth most.", 0, 1)
-    ] = None
+    budget: Annotated[float | None, option("Offload this share at most: the samples worth most.", 0, 1)] = None
 
     @property
     def name(self) -> str:
@@ -319,7 +291,7 @@ class GateOptions:
             raise UsageError(f"--target has its own policy, and yet there is --policy {self.policy}: give one of them")
         return _TARGET
 
-    def price(self, recorded: AnyCost | None = None) -> tuple[float | None, AnyCost | None]:
+    def price(self, recorded: OffloadPrice | None = None) -> tuple[float | None, OffloadPrice | None]:
         """Return the offload cost that the policy knows, None if it is learned, and what an offload is charged.
 
         >>> GateOptions().price(), GateOptions(target=0.9).price()  # a target is held at any price

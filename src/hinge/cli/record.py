@@ -13,8 +13,9 @@ from hinge.cli.options import Certificates, option
 from hinge.cli.settings import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
-from hinge.models import Recorded
+from hinge.models import RecordedModel
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.tasks import Classification
 
 
 def record_command(
@@ -39,7 +40,7 @@ def record_command(
     given = {name: str(value) for name, value in {**known, **vars(certificates)}.items() if value is not None}
     with console.interruptible(), closing(set_up(samples, models, certificates)) as setup:
         stream = setup.stream
-        if isinstance(setup.local, Recorded):
+        if isinstance(setup.local, RecordedModel):
             raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
         if setup.fit is not None:
             setup.fit.check()
@@ -52,8 +53,7 @@ def record_command(
                     setup.remote,
                     (case.sample for case in asked),
                     (case.truth for case in truth),
-                    labels=stream.classes,
-                    confidence=models.measure or max_softmax,
+                    task=Classification(stream.classes, models.measure or max_softmax),
                     batch=batch,
                     deadline_s=deadline_s,
                     out=out,

@@ -50,10 +50,7 @@ class ServerOptions:
 def serve_command(
     models: Annotated[
         tuple[str, ...],
-        option(
-            "ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'.",
-            show_default=False,
-        ),
+        option("ONNX models: PATH, NAME=PATH, 'fashion' or 'fashion-local'.", show_default=False),
     ] = (),
     /,
     *,

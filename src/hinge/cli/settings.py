@@ -65,7 +65,7 @@ def _check_whole(argument: Argument) -> None:
 
 def named(arguments: Iterable[Argument]) -> dict[str, Argument]:
     """Return the options and arguments of a command, by the names that they have in a file."""
-    return {_name(each): each for each in arguments if each.parse}
+    return {_name(each): each for each in arguments if each.parse and not each.children}  # a group is not one
 
 
 def _name(argument: Argument) -> str:

@@ -17,14 +17,14 @@ class _Fields(NamedTuple):
     source: Source
     confidence: float  # the local model's
     bin: int
-    offloaded: bool  # whether the remote was asked for this answer
-    cost: float  # what asking cost, from 0 to 1; 0.0 where it was not asked
     decision: Decision  # what the policy decided; in shadow, what it would have done
-    failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
     local: Any  # the local model's label, whoever answered
-    agreed: float | None  # how far that agrees with the remote's, from 0 to 1; None where the remote did not answer
-    audit: bool  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
     explains: Callable[[int], Explanation]
+    offloaded: bool = False  # whether the remote was asked for this answer
+    cost: float = 0.0  # what asking cost, from 0 to 1; 0.0 where it was not asked
+    failure: RemoteFailed | None = None  # why there is no answer of the remote's, where it was to be asked
+    agreed: float | None = None  # how far local agrees with remote, from 0 to 1; None where the remote did not answer
+    audit: bool = False  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
 
 
 class Answer(_Fields):
@@ -103,7 +103,7 @@ class Answer(_Fields):
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Answer, (*self[:-1], _Elsewhere())  # the device stays where it is
+        return Answer, tuple(self._replace(explains=_Elsewhere()))  # the device stays where it is
 
     def __repr__(self) -> str:
         fault = "" if self.fault is None else f", fault={self.fault!r}"

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from hinge._checks import real, seconds, whole
 from hinge.bins import Bins
-from hinge.confidence import ConfidenceMeasure, max_softmax
-from hinge.costs import FixedCost, OffloadCost, WrongCost
+from hinge.confidence import max_softmax
+from hinge.costs import FixedCost, OffloadPrice
 from hinge.device.answer import Answer
 from hinge.device.breaker import Breaker
 from hinge.device.locked import LockedPolicy
@@ -31,13 +31,12 @@ from hinge.device.status import Status, StatusTracker
 from hinge.device.store import Store, read
 from hinge.gate import Gate
 from hinge.models import LocalModel, OwnModel, as_local, digest_of_local
-from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
+from hinge.policies.policy import ACCEPTED, Decision, Explanation, Policy, State
 from hinge.remotes.adapters import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 
 Shadow = Literal["local", "remote"]
-_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
 Part = tuple[list[int], list[Any], list[Judged]]  # of a batch: the places of its samples, the samples, what was decided
 
 
@@ -52,22 +51,18 @@ class BaseDevice(ABC):
         remote: Any,
         gate: Gate | Policy | None = None,
         *,
-        policy: Policy | None = None,
-        deadline_s: float = 0.2,
-        confidence: ConfidenceMeasure | None = None,
-        bins: Bins | int | list[float] | None = None,
-        labels: Sequence[str] | None = None,
+        offload_cost: float | None = None,
         task: Task | None = None,
-        price: OffloadCost | None = None,
-        wrong: WrongCost | None = None,
+        deadline_s: float = 0.2,
+        price: OffloadPrice | None = None,
         state: str | Path | None = None,
         shadow: Shadow | None = None,
         breaker: Breaker | None = None,
         batch: int = 32,
         in_flight: int = 8,
     ) -> None:
-        gate = _checked_gate(gate, policy, bins, confidence)
-        self.task = _checked_task(task, labels, gate)
+        gate = _checked_gate(gate, offload_cost)
+        self.task = _checked_task(task, gate)
         self.gate = _measured(gate, self.task)
         if shadow not in (None, "local", "remote"):
             raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
@@ -82,7 +77,6 @@ class BaseDevice(ABC):
         self._bin = self.gate.bins.bin
         self._store = LockedPolicy(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
-        self._agreed = self.task.agreement if wrong is None else wrong.agreed
         if self._store.damage is not None:
             self._status.alarm("the state was damaged", self._store.damage)
         if self._store.another_local:
@@ -104,7 +98,6 @@ class BaseDevice(ABC):
             breaker=self.breaker,
             price=price,
             task=self.task,
-            agreed=self._agreed,
             deadline_s=deadline_s,
             in_flight=self._in_flight,
         )
@@ -241,8 +234,17 @@ class BaseDevice(ABC):
         label, confidence, bin, decision, failure = judged
         if failure is not None:
             return self._offloader.undecided(judged)
+        return self._accept(label, confidence, bin, decision)
+
+    def _accept(self, label: Any, confidence: float, bin: int, decision: Decision) -> Answer:
         return Answer(
-            label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, self._store.explain
+            label=label,
+            source="local",
+            confidence=confidence,
+            bin=bin,
+            decision=decision,
+            local=label,
+            explains=self._store.explain,
         )
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
@@ -265,8 +267,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 class Device(BaseDevice):
     """A local model, a gate and a remote: answers every sample, and asks the remote where that is worth its cost.
 
-    >>> from hinge import Gate
-    >>> device = Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), Gate(offload_cost=0.5))
+    >>> device = Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), offload_cost=0.5)
     >>> device.infer(3.0)
     Answer(label=1, source='remote', confidence=0.9526, bin=15, offloaded=True, cost=0.5)
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
@@ -280,13 +281,13 @@ class Device(BaseDevice):
     remote does, every sample gets one answer, by `deadline_s` after it was offloaded: the local one, if the remote
     fails.
 
-    Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
-    the classes; a `task` other than classification (`hinge.tasks`) says what local and remote give, how sure it is and
-    how far two answers agree. An offload costs what the policy was told, or what `price` makes of its latency and size,
-    or 0 where there is no price and the policy weighs none; a mistake costs what `wrong` says. A price with a
-    `forecast` (see `hinge.costs.Forecast`) is asked before every decision. `state` is a folder in which the policy
-    survives. In `shadow`, answers come always from "local" (the remote is asked in the background) or always from
-    "remote", and the policy learns as it would have decided.
+    `offload_cost` is that of the default gate; anything else is said by a `gate`. A `task` (`hinge.tasks`) says what
+    local and remote give, how sure local is, how far two answers agree, and what the classes are called:
+    `Classification(["cat", "dog"])`. An offload costs what the policy was told, or what `price` makes of its latency
+    and size, or 0 where there is no price and the policy weighs none. A price with a `forecast` (see
+    `hinge.costs.Forecast`) is asked before every decision. `state` is a folder in which the policy survives. In
+    `shadow`, answers come always from "local" (the remote is asked in the background) or always from "remote", and the
+    policy learns as it would have decided.
     `breaker` limits the requests to a failing remote. `infer_many` asks for `batch` samples at once.
     No more than `in_flight` requests are in flight at once, from all threads together; others wait.
 
@@ -312,9 +313,8 @@ class Device(BaseDevice):
         except Exception as error:  # of any kind: there is a local answer
             return self._undecided(label, confidence, bin, error)
         if not decision.offload and self._shadow != "remote":
-            why = self._store.explain
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
-        judged = _new(Judged, (label, confidence, bin, decision, None))
+            return self._accept(label, confidence, bin, decision)
+        judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
@@ -431,24 +431,17 @@ class Device(BaseDevice):
         self._offloader.cancel([judged])
 
 
-def _checked_gate(
-    gate: Gate | Policy | None,
-    policy: Policy | None,
-    bins: Bins | int | list[float] | None,
-    confidence: ConfidenceMeasure | None,
-) -> Gate:
-    if isinstance(gate, Policy) and policy is None:
-        gate, policy = None, gate
-    if gate is None and policy is None:
-        raise TypeError("Device: gate must be given, as a Gate or by policy=, got neither")
+def _checked_gate(gate: Gate | Policy | None, offload_cost: float | None) -> Gate:
     if gate is None:
-        if not isinstance(policy, Policy):
-            raise TypeError(f"Device: policy must be a policy, got {policy!r}")
-        gate = Gate(policy, bins=bins, confidence=confidence)
+        if offload_cost is None:
+            raise TypeError("Device: gate or offload_cost must be given, got neither")
+        return Gate(offload_cost=offload_cost)
+    if offload_cost is not None:
+        raise TypeError(f"Device: offload_cost is the gate's, and cannot be given beside it, got {offload_cost!r}")
+    if isinstance(gate, Policy):
+        gate = Gate(gate)
     elif not isinstance(gate, Gate):
         raise TypeError(f"Device: gate must be a Gate or a policy, got {gate!r}")
-    elif policy is not None or bins is not None or confidence is not None:
-        raise TypeError("Device: policy, bins and confidence are the gate's, and cannot be given beside it")
     if gate.policy.needs:
         needs = " and ".join(sorted(need.value for need in gate.policy.needs))
         raise TypeError(f"Device: policy must learn from offloads alone; {gate.policy.name!r} must be told {needs}")
@@ -464,7 +457,7 @@ def _measured(gate: Gate, task: Task) -> Gate:
     return Gate(gate.policy, bins=gate.bins, confidence=task.confidence)
 
 
-def _checked_price(price: OffloadCost | None, policy: Policy) -> OffloadCost:
+def _checked_price(price: OffloadPrice | None, policy: Policy) -> OffloadPrice:
     """The price; without one, what the policy knows, or nothing where it does not weigh costs."""
     if price is None:
         if policy.offload_cost is None and policy.weighs_cost:
@@ -477,20 +470,18 @@ def _checked_price(price: OffloadCost | None, policy: Policy) -> OffloadCost:
     return price
 
 
-def _checked_forecast(price: OffloadCost, policy: Policy) -> Callable[[Any], float | None] | None:
+def _checked_forecast(price: OffloadPrice, policy: Policy) -> Callable[[Any], float | None] | None:
     forecast: Callable[[Any], float | None] | None = getattr(price, "forecast", None)
     if forecast is not None and not policy.takes_cost:
         raise TypeError(f"Device: price must not have a forecast, as {policy.name!r} cannot use it, got {price!r}")
     return forecast
 
 
-def _checked_task(task: Task | None, labels: Sequence[str] | None, gate: Gate) -> Task:
+def _checked_task(task: Task | None, gate: Gate) -> Task:
     if task is None:
-        return Classification(labels, gate.confidence)
+        return Classification(measure=gate.confidence)
     if not isinstance(task, Task) or isinstance(task, type):
         raise TypeError(f"Device: task must have answer, confidence and agreement, got {task!r}")
-    if labels is not None:
-        raise TypeError(f"Device: labels are the task's, and cannot be given beside it, got {labels!r:.200}")
     return task
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from hinge._checks import agreement, real, share
-from hinge.costs import OffloadCost
+from hinge.costs import OffloadPrice
 from hinge.device.answer import Answer
 from hinge.device.breaker import Attempt, Breaker
 from hinge.device.locked import LockedPolicy
@@ -41,8 +41,6 @@ from hinge.policies.policy import Decision
 from hinge.remotes.remote import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
 from hinge.tasks.task import checked_answer, kind_of
-
-_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
 
 
 class Judged(NamedTuple):
@@ -78,15 +76,14 @@ class Offloader:
         store: LockedPolicy,
         status: StatusTracker,
         breaker: Breaker,
-        price: OffloadCost,
+        price: OffloadPrice,
         task: Task,
-        agreed: Callable[[Any, Any], float],
         deadline_s: float,
         in_flight: int,
     ) -> None:
         self._store, self._status, self._price = store, status, price
         self._breaker = breaker
-        self._task, self._agreed, self._deadline_s, self._in_flight = task, agreed, deadline_s, in_flight
+        self._task, self._deadline_s, self._in_flight = task, deadline_s, in_flight
         # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
         self._permits: SimpleQueue[None] = SimpleQueue()
         for _ in range(in_flight):
@@ -248,10 +245,20 @@ class Offloader:
         cost, store = paid or 0.0, self._store
         self._status.answered([each.confidence for each in offload.judged], agreed, paid)
         return [
-            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, store.explain)
-            for label, agrees, audit, (local, confidence, bin, decision, _) in zip(
-                labels, agreed, audits, offload.judged, strict=True
+            Answer(
+                label=label,
+                source="remote",
+                confidence=each.confidence,
+                bin=each.bin,
+                decision=each.decision,
+                local=each.label,
+                explains=store.explain,
+                offloaded=True,
+                cost=cost,
+                agreed=agrees,
+                audit=audit,
             )
+            for label, agrees, audit, each in zip(labels, agreed, audits, offload.judged, strict=True)
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -264,13 +271,23 @@ class Offloader:
         self, judged: Sequence[Judged], failure: RemoteFailed, asked: bool = False, cost: float = 0.0
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
-        answers: list[Answer] = []
-        for label, confidence, bin, decision, _ in judged:
-            self._forget(decision, cost)
-            explain = self._store.explain
-            fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain
-            answers.append(_new(Answer, fields))
-        return answers
+        for each in judged:
+            self._forget(each.decision, cost)
+        return [
+            Answer(
+                label=each.label,
+                source="local",
+                confidence=each.confidence,
+                bin=each.bin,
+                decision=each.decision,
+                local=each.label,
+                explains=self._store.explain,
+                offloaded=asked,
+                cost=cost,
+                failure=failure,
+            )
+            for each in judged
+        ]
 
     def undecided(self, judged: Judged) -> Answer:
         """The local answer to a sample for which the policy failed."""
@@ -316,29 +333,29 @@ class Offloader:
 
     def _agreements(self, offload: Offload, labels: list[Any]) -> Sequence[float | None]:
         try:
-            found = [self._agreed(each.label, label) for each, label in zip(offload.judged, labels, strict=True)]
+            found = [
+                self._task.agreement(each.label, label) for each, label in zip(offload.judged, labels, strict=True)
+            ]
         except ValueError as error:
-            ours = (getattr(self._agreed, "__module__", None) or "").startswith("hinge.")
-            raise RemoteInvalid(error if ours else self._comparison_raised(error)) from error
+            ours = type(self._task).__module__.startswith("hinge.")
+            raise RemoteInvalid(error if ours else _raised(self._task, "agreement", error)) from error
         except Exception as error:
-            raise TaskFailed(self._comparison_raised(error)) from error
+            raise TaskFailed(_raised(self._task, "agreement", error)) from error
         try:
             return [agreement(type(self._task).__name__, "agreement", value) for value in found]
         except (TypeError, ValueError) as error:
             raise TaskFailed(error) from error
 
-    def _comparison_raised(self, error: Exception) -> str:
-        owner, method = getattr(self._agreed, "__self__", self._task), getattr(self._agreed, "__name__", "agreement")
-        return _raised(owner, method, error)
-
-    def _paid(self, offload: Offload, bytes: float, now: float) -> float | None:
+    def _paid(self, offload: Offload, size_bytes: float, now: float) -> float | None:
         """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
 
         If the price fails, what the policy knows; None, if that learns the cost.
         """
         latency_ms, samples = 1000 * (now - offload.began), len(offload.judged)
         try:
-            cost = self._price.cost(latency_ms=latency_ms, bytes=bytes / samples, calls=offload.attempts / samples)
+            cost = self._price.cost(
+                latency_ms=latency_ms, size_bytes=size_bytes / samples, calls=offload.attempts / samples
+            )
             return share("price", "cost", cost)
         except Exception as error:  # a price that fails must not cost the answer
             self._status.alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
@@ -373,10 +390,10 @@ def _checked_cost(cost: Any) -> float:
         raise RemoteInvalid(error) from None
 
 
-def _checked_bytes(bytes: Any) -> float:
-    if type(bytes) is int and bytes >= 0:
-        return bytes
+def _checked_bytes(size: Any) -> float:
+    if type(size) is int and size >= 0:
+        return size
     try:
-        return real("the remote's Reply", "bytes", bytes, 0)
+        return real("the remote's Reply", "bytes", size, 0)
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None

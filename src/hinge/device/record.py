@@ -25,7 +25,6 @@ import msgspec
 import numpy as np
 
 from hinge._checks import seconds, whole
-from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.device.status import hardly_any
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
@@ -52,8 +51,6 @@ def record(
     samples: Iterable[Any],
     truth: Iterable[Any] | None = None,
     *,
-    labels: Sequence[str] | None = None,
-    confidence: ConfidenceMeasure = max_softmax,
     task: Task | None = None,
     batch: int = 32,
     deadline_s: float = 30.0,
@@ -63,7 +60,7 @@ def record(
 ) -> Trace:
     """The answers of both models to all samples, as a trace; `truth` has the true labels.
 
-    The models, `labels`, the names of the classes, and `task` are as for `Device`; a model from a file may be the
+    The models and `task` are as for `Device`; a model from a file may be the
     remote, too. Of a task other than classification the trace holds how far the answers agree, and how far they are
     right; the answers too, where all of them are labels.
 
@@ -83,7 +80,7 @@ def record(
     (array([0.88, 0.62, 0.95]), array([0, 1, 1]), array([0, 0, 1]), array([0, 0, 1]))
     """
     batch = whole("record", "batch", batch, 1)
-    task = task or Classification(labels, confidence)
+    task = task or Classification()
     pair = _Pair(local, remote, task, seconds("record", "deadline_s", deadline_s))
     cases = _cases(samples, truth)
     kept = None if out is None else _Kept(Path(out), pair.about)
@@ -272,7 +269,7 @@ def _doubts(trace: Trace) -> Iterator[str]:
     if hardly_any(agreed, promised):
         yield (
             f"local agrees with remote {agreed:.4g} times {so_sure}: are the classes the same on both sides, in the "
-            "same order (labels=, --labels), and the samples as each expects?"
+            "same order (Classification([...]), --labels), and the samples as each expects?"
         )
     elif trace.local_right is not None and hardly_any(right := float(trace.local_right.sum()), promised):
         yield f"local is right {right:.4g} times {so_sure}: are the true labels numbered, or named, as the classes are?"

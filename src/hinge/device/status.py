@@ -103,8 +103,8 @@ class StatusTracker:
             self.alarm(
                 "local hardly ever agrees with remote",
                 f"in {counted['agreed']:.4g} of {counted['compared']} answers, though its confidences promised "
-                f"{self._promised:.0f}; are the classes the same on both sides, in the same order (labels=, "
-                "--labels), and the samples as each expects?",
+                f"{self._promised:.0f}; are the classes the same on both sides, in the same order "
+                "(Classification([...]), --labels), and the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
             self.alarm(

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
+from hinge.device.answer import Source
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import (
     BreakerOpen,
@@ -37,7 +38,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because, deadline_of, unanswered
+from hinge.gateway.gateway import NAME, START_S, GatedApp, Gateway, Unanswered, because, deadline_of, unanswered
 from hinge.oip.messages import MAX_JSON_BYTES, Message, decoded
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply, http
@@ -407,7 +408,6 @@ class ChatServer:
         return http.Request("POST", CHAT, Message({}, renamed.body), MAX_ANSWER_BYTES)
 
 
-Source = Literal["local", "remote"]
 _JSON = "application/json"
 
 
@@ -479,6 +479,7 @@ class ChatGateway(Gateway):
 class ChatApp(GatedApp):
     """Answers chat requests."""
 
+    asked_again = (BreakerOpen, RemoteRefused)  # it may take the request without log-probabilities
     body_bytes = MAX_JSON_BYTES
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics) -> None:
@@ -494,6 +495,9 @@ class ChatApp(GatedApp):
             Route("/v2/", self.server),
             *self.own_routes(),
         ]
+
+    def told(self, failures: Mapping[Source, RemoteFailed]) -> str:
+        return _told(failures)
 
     def error_body(self, refusal: Refusal) -> bytes:
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
@@ -547,9 +551,10 @@ class ChatApp(GatedApp):
     # -- gated --------------------------------------------------------------------------------------------------------
 
     async def _gated(self, request: ChatRequest, exchange: Exchange, deadline: Deadline) -> Response:
-        failures = dict[Source, RemoteFailed]()
-        local, half = None, deadline.split(LOCAL_SHARE)
-        try:
+        local: Completion | None = None
+
+        async def gated(half: Deadline) -> tuple[bytes, dict[str, str]]:
+            nonlocal local
             with self.asking_local(half):
                 local = await self._servers["local"].ask(with_logprobs(request), half)
                 if local.logprobs is None:
@@ -561,26 +566,20 @@ class ChatApp(GatedApp):
             chat = Chat(request, local)
             answer = await self.device.infer(chat, deadline)
             remote = chat.remote if answer.source == "remote" else None
-            return _response(remote.response.body if remote else local.body(request), self.gated([answer]))
-        except RemoteFailed as failure:
-            failures["local"] = failure
-        self.log_not_gated(exchange, failures["local"], _told(failures))
-        # It may take the request without log-probabilities, or be back: the remote must leave it time for that.
-        again = isinstance(failures["local"], RemoteRefused | BreakerOpen)
+            return remote.response.body if remote else local.body(request), self.gated([answer])
+
+        async def ask_remote(left: Deadline) -> bytes:
+            return (await self._servers["remote"].ask(request, left)).response.body
+
+        async def ask_local(left: Deadline) -> bytes:
+            return (await self._servers["local"].ask(request, left)).body(request)
+
         try:
-            remote = await self._servers["remote"].ask(request, deadline.split(0.5) if again else deadline)
-            self.local_failed(1, failures["local"])
-            return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
-        except RemoteFailed as failure:
-            failures["remote"] = failure
-        if again and deadline.left():  # without time, the first failure says more
-            try:
-                local = await self._servers["local"].ask(request, deadline)
-            except RemoteFailed as failure:
-                failures["local"] = failure
-        if local is not None:
-            return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
-        return _unanswered(exchange, failures)
+            return _response(*await self.answer(exchange, deadline, gated=gated, remote=ask_remote, local=ask_local))
+        except Unanswered as error:
+            if local is None:
+                return _unanswered(exchange, error.failures)
+            return _response(local.body(request), because("local", f"Not gated: {_told(error.failures)}."))
 
     def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
         """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from hinge._checks import seconds, whole
-from hinge.device.answer import Answer
+from hinge.device.answer import Answer, Source
 from hinge.device.async_device import AsyncDevice
 from hinge.device.breaker import Breaker
 from hinge.device.metrics import DeviceCollector
@@ -34,9 +34,19 @@ IN_TIME = 0.95  # of the time that a client waits: an answer at the very end of 
 _WHOLE = 0.9  # of that time: with less, the server is not to blame (a gateway before this one takes 5 %)
 _MAX_REASON = 400  # characters
 
+T = TypeVar("T")
+
 
 class Hurried(RemoteLate):
     """Late by a deadline that the client has shortened, or a large request, for which the server is not to blame."""
+
+
+class Unanswered(Exception):
+    """No model has answered, and why not, by "local" and "remote"."""
+
+    def __init__(self, failures: Mapping[Source, RemoteFailed]) -> None:
+        super().__init__()
+        self.failures = failures
 
 
 class Gateway(BaseServer):
@@ -74,9 +84,9 @@ class Gateway(BaseServer):
 class GatedApp(App):
     """An application whose answers are a device's."""
 
-    def __init__(
-        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, metrics: Metrics
-    ) -> None:
+    asked_again: tuple[type[RemoteFailed], ...] = (BreakerOpen,)  # failures after which local may answer all the same
+
+    def __init__(self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, metrics: Metrics) -> None:
         super().__init__(server, services, metrics)
         self.device = device
         self._deadline_s = server.deadline_s
@@ -96,6 +106,44 @@ class GatedApp(App):
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.device.close()
+
+    def told(self, failures: Mapping[Source, RemoteFailed]) -> str:
+        """What went wrong with each model."""
+        raise NotImplementedError
+
+    async def answer(
+        self,
+        exchange: Exchange,
+        deadline: Deadline,
+        *,
+        gated: Callable[[Deadline], Awaitable[tuple[T, dict[str, str]]]],
+        remote: Callable[[Deadline], Awaitable[T]],
+        local: Callable[[Deadline], Awaitable[T]],
+        samples: int = 1,
+    ) -> tuple[T, dict[str, str]]:
+        """Return the answer of the gate, or of the remote where local fails, or of local where that fails, too.
+
+        With it come headers that say so. `gated` is given the deadline for its local model. If none of them answers,
+        `Unanswered` is raised.
+        """
+        try:
+            return await gated(deadline.split(LOCAL_SHARE))
+        except RemoteFailed as failure:
+            failures: dict[Source, RemoteFailed] = {"local": failure}
+        self.log_not_gated(exchange, failures["local"], self.told(failures))
+        again = isinstance(failures["local"], self.asked_again)  # the remote must leave it time for that
+        try:
+            found = await remote(deadline.split(0.5) if again else deadline)
+            self.local_failed(samples, failures["local"])
+            return found, because("remote", f"Not gated: {self.told(failures)}.")
+        except RemoteFailed as failure:
+            failures["remote"] = failure
+        if again and deadline.left():  # without time, the first failure says more
+            try:
+                return await local(deadline), because("local", f"Not gated: {self.told(failures)}.")
+            except RemoteFailed as failure:
+                failures["local"] = failure
+        raise Unanswered(failures)
 
     @contextmanager
     def asking_local(self, deadline: Deadline) -> Iterator[None]:

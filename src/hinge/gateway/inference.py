@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from hinge.confidence import class_scores
+from hinge.device.answer import Source
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import (
-    BreakerOpen,
     InvalidMessage,
     InvalidModel,
     RemoteError,
@@ -30,7 +30,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because, deadline_of, unanswered
+from hinge.gateway.gateway import START_S, GatedApp, Gateway, Unanswered, deadline_of, unanswered
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -198,42 +198,46 @@ class InferenceApp(GatedApp):
     async def run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         most_s = self._gateway.deadline_s
         deadline = deadline_of(exchange, most_s if request.timeout_s is None else min(most_s, request.timeout_s))
-        rows, half = rows_of(request.inputs), deadline.split(LOCAL_SHARE)
+        rows = rows_of(request.inputs)
         if not rows:
             if isinstance(service, _Forwarded):
                 raise Refusal(400, "invalid", "the inputs have no rows")
             return await super().run(service, exchange, request)
-        try:
-            with self.asking_local(half):
-                await self._ask_local(service, rows, exchange, request, half)
-            answers = await self.device.infer_many(rows, together=True, deadline=deadline)
-        except (RemoteFailed, ValueError) as error:  # ValueError: of scores that are none
-            failure = error if isinstance(error, RemoteFailed) else RemoteInvalid(error)
-        else:
-            exchange.notes = self.gated(answers)
-            pairs = list(zip(rows, answers, strict=True))
-            return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
-        failures = {"local": failure}
-        self.log_not_gated(exchange, failure, _told(failures))
-        again = isinstance(failure, BreakerOpen)  # it may be back: the remote must leave it time for that
-        try:
-            await self._remote.ask_async(rows, deadline.split(0.5) if again else deadline)
-            self.local_failed(len(rows), failure)
-            exchange.notes = because("remote", f"Not gated: {_told(failures)}.")
-            return _stacked([row.remote for row in rows])
-        except RemoteFailed as error:
-            failures["remote"] = error
-        if again and deadline.left():  # without time, the first failure says more
+
+        async def gated(half: Deadline) -> tuple[Tensors, dict[str, str]]:
             try:
-                await self._ask_local(service, rows, exchange, request, deadline)
-                exchange.notes = because("local", f"Not gated: {_told(failures)}.")
-                return _stacked([row.local for row in rows])
-            except RemoteFailed as error:
-                failures["local"] = error
-        refused = any(isinstance(each, RemoteRefused) for each in failures.values())
-        status, headers = (400, {}) if refused else unanswered(failures.values())
-        kind = failures["remote"].kind
-        raise Refusal(status, kind, f"no answer: {_told(failures)}", headers)
+                with self.asking_local(half):
+                    await self._ask_local(service, rows, exchange, request, half)
+                answers = await self.device.infer_many(rows, together=True, deadline=deadline)
+            except ValueError as error:  # of scores that are none
+                raise RemoteInvalid(error) from None
+            pairs = zip(rows, answers, strict=True)
+            outputs = _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
+            return outputs, self.gated(answers)
+
+        async def ask_remote(left: Deadline) -> Tensors:
+            await self._remote.ask_async(rows, left)
+            return _stacked([row.remote for row in rows])
+
+        async def ask_local(left: Deadline) -> Tensors:
+            await self._ask_local(service, rows, exchange, request, left)
+            return _stacked([row.local for row in rows])
+
+        try:
+            outputs, exchange.notes = await self.answer(
+                exchange, deadline, gated=gated, remote=ask_remote, local=ask_local, samples=len(rows)
+            )
+        except Unanswered as error:
+            failures = error.failures
+            refused = any(isinstance(each, RemoteRefused) for each in failures.values())
+            status, headers = (400, {}) if refused else unanswered(failures.values())
+            kind = failures["remote"].kind
+            raise Refusal(status, kind, f"no answer: {self.told(failures)}", headers) from None
+        return outputs
+
+    def told(self, failures: Mapping[Source, RemoteFailed]) -> str:
+        """What went wrong with each model."""
+        return ", ".join(f"the {name} model failed ({each})" for name, each in failures.items())
 
     async def _ask_local(
         self, service: Any, rows: list[InferenceRow], exchange: Exchange, request: InferenceRequest, deadline: Deadline
@@ -270,12 +274,3 @@ def rows_of(inputs: Tensors) -> list[InferenceRow]:
 
 def _stacked(rows: Sequence[Tensors]) -> Tensors:
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def _told(failures: Mapping[str, RemoteFailed]) -> str:
-    """What went wrong with each model.
-
-    >>> _told({"local": RemoteLate("no answer in time"), "remote": RemoteError("HTTP 500")})
-    'the local model failed (no answer in time), the remote model failed (HTTP 500)'
-    """
-    return ", ".join(f"the {name} model failed ({each})" for name, each in failures.items())

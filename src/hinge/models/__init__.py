@@ -246,7 +246,7 @@ class OwnModel:
 
 def as_local(owner: str, model: Any, task: Task) -> LocalModel:
     """A local model, or a function from sample to output as one."""
-    if isinstance(model, Classifier | TaskModel | Recorded | OwnModel):
+    if isinstance(model, Classifier | TaskModel | RecordedModel | OwnModel):
         return model
     if isinstance(model, LocalModel):
         return OwnModel(model, task)
@@ -344,11 +344,11 @@ def _ones(count: int, single: bool) -> NDArray[Any]:
     return np.ones(count, np.float32 if single else np.float64)
 
 
-class Recorded:
+class RecordedModel:
     """Answers as the local model did whose answers a trace holds: a sample is the number of a row, modulo their count.
 
     >>> from hinge import load_trace
-    >>> Recorded(load_trace("fashion")).answer(0)
+    >>> RecordedModel(load_trace("fashion")).answer(0)
     (9, 0.9842391368790809)
     """
 

@@ -29,7 +29,7 @@ class LiteRTModel(FileModel):
         content = read_file(Path(path))
         whole("LiteRTModel", "threads", threads, 1)
         with loading(path, first_line):
-            self._own = _Own(content, threads)
+            self._own = _Interpreters(content, threads)
             inputs, outputs = self._own.interpreter.get_input_details(), self._own.interpreter.get_output_details()
             check_inputs(path, [details["name"] for details in inputs])
             found = [_output(details) for details in outputs]
@@ -45,7 +45,7 @@ class LiteRTModel(FileModel):
         return scores if self._scale is None else self._scale.reals(scores)
 
 
-class _Own(threading.local):
+class _Interpreters(threading.local):
     """An interpreter for each thread, made at its first call: interpreters are not thread-safe, and a lock is slower.
 
     The weights are not copied: all interpreters read the same bytes.

@@ -38,7 +38,7 @@ class OpenVINOModel(FileModel):
             outputs = [_output(number, port) for number, port in enumerate(model.outputs)]
             self._number = outputs.index(choose_outputs(path, outputs, output)[0])
             super().__init__(path, _input(str(path), model.inputs[0]), files)
-            self._own = _Own(model)
+            self._own = _Requests(model)
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         # The input is read where it lies, which halves the time of a small model; the scores are a copy.
@@ -46,7 +46,7 @@ class OpenVINOModel(FileModel):
         return scores
 
 
-class _Own(threading.local):
+class _Requests(threading.local):
     """An infer request for each thread, made at its first call: requests are not thread-safe."""
 
     def __init__(self, model: openvino.CompiledModel) -> None:

@@ -256,7 +256,7 @@ _MANY = 4096  # elements from which `_floats` looks for numbers that msgspec nee
 _SLOW = re.compile(rb"e[-+]?0*[1-9][0-9][0-9]")  # such as 5e-324, which Python reads in 1 µs
 _ZEROS = b"0" * 40  # or the same without an exponent
 _SLOWLY = 2**16  # elements that may be read like this, which takes a tenth of a second
-_WIDEST = 64  # bytes of an integer of 64 bits, with room for blanks
+_MAX_DIGITS = 64  # bytes of an integer of 64 bits, with room for blanks
 
 
 def to_json(owner: str, tensor: Tensor) -> list[Any]:
@@ -308,8 +308,8 @@ def _check_count(owner: str, data: bytes, count: int, kind: str) -> None:
     commas = data.count(b",")
     if commas + 1 < count or (kind != "O" and commas + 1 > max(count, 1)):
         raise InvalidMessage(f"{owner}: data must be {count} elements")
-    if kind in "ui" and len(max(data.split(b","), key=len)) > _WIDEST:
-        raise InvalidMessage(f"{owner}: data has integers of more than {_WIDEST} characters")
+    if kind in "ui" and len(max(data.split(b","), key=len)) > _MAX_DIGITS:
+        raise InvalidMessage(f"{owner}: data has integers of more than {_MAX_DIGITS} characters")
 
 
 def _floats(data: bytes, count: int) -> list[float]:

@@ -20,7 +20,7 @@ from hinge.errors import CallsLeftBehind, RemoteError
 from hinge.remotes.calls import Start, in_thread, late, wait, wait_async
 from hinge.remotes.remote import AsyncRemote, Deadline, Remote, Reply, failure_of
 
-MOST_LEFT_BEHIND = 64  # calls that run on after their deadline
+MAX_LEFT_BEHIND = 64  # calls that run on after their deadline
 _WAIT_S, _PART = 1.0, 0.1  # until one more thread is started then, at least, and of the time that this has lasted
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class CoroutineRemote:
 class InThreads:
     """Calls a remote's `ask` in a daemon thread, and leaves the call behind if it still runs at the deadline.
 
-    Where `MOST_LEFT_BEHIND` calls have not returned, others fail at once; but one more thread is started each time that
+    Where `MAX_LEFT_BEHIND` calls have not returned, others fail at once; but one more thread is started each time that
     this has lasted a tenth longer. So threads grow with the logarithm of an outage at most, and a remote that is
     back is found, though no call of the outage ever returns.
 
@@ -123,7 +123,7 @@ class InThreads:
                 if not ended:
                     left_behind = True
                     self._left_behind += 1
-                    if self._left_behind == MOST_LEFT_BEHIND:
+                    if self._left_behind == MAX_LEFT_BEHIND:
                         self._full_since = time.monotonic()
                         self._next_start = self._full_since + _WAIT_S
 
@@ -133,7 +133,7 @@ class InThreads:
         """Refuse to start one more thread where too many have not returned, unless one is due."""
         now = time.monotonic()
         with self._lock:
-            if self._left_behind < MOST_LEFT_BEHIND:
+            if self._left_behind < MAX_LEFT_BEHIND:
                 return
             if now < self._next_start:
                 told = "calls of the remote have not returned, long after their deadline; give it a timeout of its own"

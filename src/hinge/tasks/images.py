@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hinge._checks import real, whole
 from hinge.tasks.task import LEAST, mean, parsed
 
-MOST_BOXES = 300  # of an answer: a remote must not keep a device busy with more
+MAX_BOXES = 300  # of an answer: a remote must not keep a device busy with more
 _SIDES = ("left", "top", "right", "bottom")
 
 
@@ -48,8 +48,8 @@ class Detection:
         ValueError: Detection: box 0 must be {"box": [left, top, right, bottom], "label": …, "score": …}, got ...
         """
         found = parsed("Detection", output)
-        if not isinstance(found, list | tuple) or len(found) > MOST_BOXES:
-            raise ValueError(f"Detection: an output must be a list of {MOST_BOXES} boxes at most, got {found!r:.50}")
+        if not isinstance(found, list | tuple) or len(found) > MAX_BOXES:
+            raise ValueError(f"Detection: an output must be a list of {MAX_BOXES} boxes at most, got {found!r:.50}")
         boxes = [_checked(number, each) for number, each in enumerate(found)]
         return [box for box in boxes if box["score"] >= self.keep]
 
@@ -122,7 +122,7 @@ def _checked(number: int, given: Any) -> dict[str, Any]:
 # -- masks ------------------------------------------------------------------------------------------------------------
 
 
-MOST_PIXELS = 2**24  # that a mask of a few bytes may ask for
+MAX_PIXELS = 2**24  # that a mask of a few bytes may ask for
 
 
 class Segmentation:
@@ -173,7 +173,7 @@ class Segmentation:
             runs = [whole("Segmentation", "runs", run, 0) for run in answer["runs"]]
         except LookupError as error:
             raise ValueError(f"Segmentation: a mask must have shape and runs, and has no {error}") from None
-        if len(shape) != 2 or sum(runs) != shape[0] * shape[1] or sum(runs) > MOST_PIXELS:
+        if len(shape) != 2 or sum(runs) != shape[0] * shape[1] or sum(runs) > MAX_PIXELS:
             raise ValueError(f"Segmentation: runs must sum to the pixels of the shape {shape}, got {sum(runs)}")
         return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(shape)
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from hinge._checks import positive, real
 from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.costs import WrongCost
 from hinge.errors import InvalidValue, TaskFailed, printable
 
 MAX_TEXT = 5_000  # characters: to compare two of them takes as many steps as their product
@@ -151,7 +152,7 @@ class Classification:
         output        a score for each class, or a label: a number or a name
         answer        the label: its name, where names are given
         confidence    a measure of the scores (`hinge.confidence`), `max_softmax` unless another is given
-        agreement     1 where the labels are equal, else 0
+        agreement     1 where the labels are equal, else 0; what `wrong` says where mistakes have different prices
 
     >>> task = Classification(["cat", "dog"])
     >>> task.answer([0.3, 2.1]), round(task.confidence([0.3, 2.1]), 3), task.answer(1)
@@ -160,13 +161,18 @@ class Classification:
     0.0
     """
 
-    def __init__(self, labels: Sequence[str] | None = None, measure: ConfidenceMeasure = max_softmax) -> None:
+    def __init__(
+        self,
+        labels: Sequence[str] | None = None,
+        measure: ConfidenceMeasure = max_softmax,
+        wrong: WrongCost | None = None,
+    ) -> None:
         if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
             raise TypeError(f"Classification: labels must be the names of the classes, got {labels!r}")
         for name, times in Counter(labels or ()).items():
             if times > 1:
                 raise InvalidValue("Classification", "labels", f"must name each class once, got {name!r:.50} twice")
-        self.labels, self.confidence = labels, measure
+        self.labels, self.confidence, self.wrong = labels, measure, wrong
 
     def answer(self, output: Any) -> Any:
         """The label as plain data: the name of the class, where there are names.
@@ -196,12 +202,14 @@ class Classification:
 
         >>> Classification().agreement(1, "dog")
         Traceback (most recent call last):
-        ValueError: the remote answers 'dog' where local answers 1: a name and a number never agree; give labels= ...
+        ValueError: the remote answers 'dog' where local answers 1: a name and a number never agree; name the ...
         """
+        if self.wrong is not None:
+            return self.wrong.agreed(local, remote)
         if isinstance(local, str) != isinstance(remote, str):
             raise ValueError(
                 f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never "
-                "agree; give labels= (--labels), the names of the classes in order"
+                "agree; name the classes in order, by Classification([...]) or --labels"
             )
         return float(local == remote)
 

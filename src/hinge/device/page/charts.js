@@ -4,10 +4,10 @@ import { count, percent, short } from "./numbers.js";
 
 const ROW = 22, LABEL = 84, TEXT = 148; // pixels of the chart of bins
 const DIGIT = 7; // pixels
-const MOST_ROWS = 24, MOST_REASONS = 4;
-const DECIMALS = 2, MOST_DECIMALS = 8; // of a confidence; a float of 32 bits has no more
+const MAX_ROWS = 24, MAX_REASONS = 4;
+const DECIMALS = 2, MAX_DECIMALS = 8; // of a confidence; a float of 32 bits has no more
 const HEIGHT = 190, LEFT = 46, BOTTOM = 24, TOP = 8; // of a chart over time
-const MOST_TICKS = 8;
+const MAX_TICKS = 8;
 const BEYOND = 4; // times the device's own: a line that ends higher leaves the chart, and is named below it
 const SETTLED = 0.1; // of the samples, after which what is drawn fits; before, everybody asks
 
@@ -46,7 +46,7 @@ const isBelow = (bin, even) => bin.licensed && bin.samples_left !== null && even
 /** Bins taken together: those of a class, or neighbours, where there are more than rows. */
 function folded(bins) {
   const ofClass = bins.filter((bin) => bin.class === bins[0].class).length;
-  const together = bins[0].class === null ? Math.ceil(bins.length / MOST_ROWS) : ofClass;
+  const together = bins[0].class === null ? Math.ceil(bins.length / MAX_ROWS) : ofClass;
   const rows = [];
   for (let first = 0; first < bins.length; first += together) {
     const part = bins.slice(first, first + together);
@@ -74,7 +74,7 @@ export function decimalsOf(bins) {
   const edges = [...new Set(bins.flatMap(({ from, to }) => [from, to]))];
   const alike = (decimals) => new Set(edges.map((edge) => edge.toFixed(decimals))).size < edges.length;
   let decimals = DECIMALS;
-  while (decimals < MOST_DECIMALS && alike(decimals)) decimals += 1;
+  while (decimals < MAX_DECIMALS && alike(decimals)) decimals += 1;
   return decimals;
 }
 
@@ -126,7 +126,7 @@ export function drawBins(place, legend, report) {
 /** Why the marked bins are licensed. */
 function reasons(marked, decimals) {
   if (!marked.length) return [];
-  const told = marked.filter((bin) => bin.reason).slice(-MOST_REASONS).reverse();
+  const told = marked.filter((bin) => bin.reason).slice(-MAX_REASONS).reverse();
   const note = document.createElement("div");
   note.className = "beyond";
   const lines = [
@@ -280,5 +280,5 @@ function scale(values) {
   const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
   const first = Math.floor(low / step), length = Math.ceil(high / step) - first + 1;
-  return Array.from({ length: Math.min(Math.max(2, length), MOST_TICKS) }, (_, k) => (first + k) * step);
+  return Array.from({ length: Math.min(Math.max(2, length), MAX_TICKS) }, (_, k) => (first + k) * step);
 }

@@ -32,7 +32,7 @@ except ImportError as error:
 EVERY_S = 0.5  # between two snapshots
 LOOK_S = 0.1  # between two looks for a newer one
 POINTS = 300  # of the course over time
-MOST_CLIENTS = 64
+MAX_CLIENTS = 64
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 
@@ -64,7 +64,7 @@ class LivePage:
         )
         config = uvicorn.Config(
             app,
-            limit_concurrency=MOST_CLIENTS,
+            limit_concurrency=MAX_CLIENTS,
             timeout_graceful_shutdown=1,
             log_config=None,
             log_level="critical",

@@ -18,7 +18,7 @@ from hinge.ledger import Ledger
 from hinge.policies.policy import Explanation, Policy
 
 RECENT = 20  # answers that are shown
-MOST_BINS = 1024  # the page could not show more
+MAX_BINS = 1024  # the page could not show more
 TEXT, SENTENCE = 240, 1_000  # characters of a label, and of a fault or a reason
 _STATUS = (
     "samples", "answered_by_remote", "compared", "agreed", "fell_back", "offload_cost", "breaker", "not_durable",
@@ -130,7 +130,7 @@ class Snapshots:
             "policy": policy.name,
             "offload_cost": policy.offload_cost,
             "status": {name: getattr(status, name) for name in _STATUS},
-            "bins": self._bins(known, in_bin) if len(known) <= MOST_BINS else [],
+            "bins": self._bins(known, in_bin) if len(known) <= MAX_BINS else [],
             "cost_per_sample": cost,
             "regret": regret,
             "compare": list(compared.values()),
