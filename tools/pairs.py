@@ -66,7 +66,7 @@ def row(folder: Path) -> str:
     models = ("--local", str(local), "--remote", str(remote))
     said, noted = hinge("record", samples, *models, "--out", str(trace), "--json")
     recorded = json.loads(said)
-    few = ("--policies", "sentinel,always-local,always-remote", "--offload-cost", COST, "--json")
+    few = ("--policies", "probation,always-local,always-remote", "--offload-cost", COST, "--json")
     evaluated = json.loads(hinge("evaluate", str(trace), *few)[0])
     costs = {found["policy"]: found["cost_per_sample"] for found in evaluated["policies"]}
     alone = summary(*models, "--deadline-s", "10", samples)
@@ -82,7 +82,7 @@ def row(folder: Path) -> str:
         "yes" if "are probabilities" in noted else "no",
         f"{recorded['samples']}: {percent(recorded['agreement'])}",
         " / ".join(right) if recorded["local_accuracy"] is not None else "not known",
-        " / ".join(f"{costs[name]:.3f}" for name in ("always-local", "always-remote", "sentinel")),
+        " / ".join(f"{costs[name]:.3f}" for name in ("always-local", "always-remote", "probation")),
         f"{percent(alone['offload_fraction'])}",
         asked,
     )
@@ -116,7 +116,7 @@ def main() -> None:
         rows.append(row(folder / name))
         print(rows[-1], flush=True)
     head = ("local model", "remote model", "probabilities noticed", "recorded: local agrees", "right: local / remote",
-            "cost: local / remote / Sentinel", "`device` offloads",
+            "cost: local / remote / Probation", "`device` offloads",
             "`device` with `serve` offloads")  # fmt: skip  # several to a line
     table = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *rows]
     refusals = ["| no classifier | what is said |", "|---|---|", *(refusal(folder / "refused" / name) for name in

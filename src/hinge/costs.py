@@ -27,7 +27,7 @@ SURE = 10.0  # disagreements, all settled in the remote's favour, that are belie
 
 
 def shifted_cost(offload_cost: float, disagreement: float = 0.0, gain: float = 0.0) -> float:
-    """γ′ = γ / κ, 1 at most: the offload cost that makes accepting right against the truth (docs/costs.md).
+    """γ′ = γ / κ, 1 at most: the offload cost that makes accepting right against the truth (docs/price.md).
 
     κ is what the remote's answers save, by the truth, for each disagreement with them. Of labelled samples,
     `disagreement` is the sum of what local answers cost by the remote's, and `gain` the sum of what they cost more than

@@ -181,10 +181,18 @@ class Gate:
             self._pay(cost)
 
     def forget(self, decision: Decision, cost: float = 0.0) -> None:
-        """Stop waiting for the feedback of a decision; `cost` is what the offload cost though it failed."""
+        """Stop waiting for the feedback of a decision; `cost` is what the offload cost though it failed.
+
+        0 is for a remote that was not asked, and says nothing about the price.
+
+        >>> gate = Gate()  # the price is measured
+        >>> gate.forget(gate.decide(confidence=0.5))
+        >>> gate.offload_price
+        0.5
+        """
         paid = share("Gate", "cost", cost)
         self.policy.forget(decision)
-        if self.price is not None:
+        if self.price is not None and paid > 0.0:  # else a breaker that is open would look like offloads for nothing
             self._pay(paid)
 
     def _pay(self, cost: float | None) -> None:

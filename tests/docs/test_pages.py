@@ -31,7 +31,7 @@ def exported() -> set[str]:
 
 
 def test_prometheus_is_asked_for_metrics_that_there_are() -> None:
-    page = (ROOT / "docs" / "prometheus.md").read_text("utf-8")
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
     _, ruling = (yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S))
     rules = [rule["expr"] for rule in ruling["groups"][0]["rules"]]
     for text in [*rules, *re.findall(r"`([^`]*\bhinge_[^`]*)`", page)]:
@@ -60,7 +60,7 @@ def test_the_readme_says_what_a_language_model_gains() -> None:
 
 
 def test_the_policy_on_the_page_is_the_one_that_is_tested() -> None:
-    page = (ROOT / "docs" / "add-a-policy.md").read_text("utf-8")
+    page = (ROOT / "docs" / "policies.md").read_text("utf-8")
     source = (ROOT / "examples" / "own_policy.py").read_text("utf-8")
     written = {line.partition("  #")[0].strip() for line in source.splitlines()}
     for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):

@@ -13,7 +13,7 @@ from hinge import Device, Gate, OnnxModel, OpenInference, fashion
 from hinge.server import Server
 
 PAGES = Path(__file__).parents[2] / "docs"
-ELSEWHERE = {"add-a-policy.md", "tutorial.md"}  # parts of examples: test_figures.py, test_tutorial.py
+ELSEWHERE = {"policies.md", "tutorial.md"}  # parts of examples: test_figures.py, test_tutorial.py
 _PROGRAM = re.compile(r"^```python\n(?!>>>)(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
 
