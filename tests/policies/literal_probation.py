@@ -73,7 +73,8 @@ class LiteralProbation:
         """A sample that is offloaded for another reason than an audit."""
         self.time += 1
 
-    def learn(self, bin: int, agreed: float) -> None:
+    def learn(self, bin: int, agreed: float) -> str:
+        """Write to the record; returns whose records were dropped before, "all", "bin" or nobody's."""
         one, q = self.bins[bin], self.break_even(self.price)
         p = (one.a + 0.5) / (one.n + 1.0)
         self.learned += 1
@@ -81,18 +82,22 @@ class LiteralProbation:
         self.v = page(self.v, agreed, 0.75 * p, p)
         if one.testified:
             self.m = page(self.m, agreed, q, one.testified)
+        dropped = ""
         if self.v > 3.0 + log(self.learned):
+            dropped = "all"
             for each in self.bins:
                 each.forget()
             self.v = self.m = 0.0
             self.begun, self.learned = self.time - 1, 1
         elif one.w > 3.0 + log(one.n + 1.0):
+            dropped = "bin"
             one.n = one.a = one.m = one.w = 0.0
         one.n += 1.0
         one.a += agreed
         one.m += 1.0
         one.licence, one.testified = self.granted(bin, one.m, self.price)
         one.used = one.since = 0
+        return dropped
 
     def granted(self, bin: int, m: float, price: float) -> tuple[int, float]:
         """The length of a licence at a price, and the mean that was testified for it."""
