@@ -34,7 +34,7 @@ class Bins(ABC):
 
     >>> class Halves(Bins):
     ...     bins = 2
-    ...     def bin(self, confidence, label=None):
+    ...     def bin(self, confidence):
     ...         return int(confidence >= 0.5)
     ...     def state(self):
     ...         return {"kind": "halves"}
@@ -51,7 +51,7 @@ class Bins(ABC):
 
     @abstractmethod
     def bin(self, confidence: float) -> int:
-        """The bin of one confidence. `label` is the local answer; most bins ignore it."""
+        """The bin of one confidence."""
 
     def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives."""
@@ -237,6 +237,16 @@ class FittedBins(Bins):
 
     def __repr__(self) -> str:
         return "FittedBins()"
+
+
+def span_text(low: float, high: float) -> str:
+    """Return a range of confidences with as many decimals as part its ends.
+
+    >>> span_text(0.9375, 1.0), span_text(0.99997, 1.0), span_text(0.0, 0.5)
+    ('0.94–1', '0.99997–1', '0–0.5')
+    """
+    digits = next(digits for digits in range(2, 18) if round(low, digits) < round(high, digits))
+    return "–".join(f"{end:.{digits}f}".rstrip("0").rstrip(".") for end in (low, high))
 
 
 def restore_bins(state: Mapping[str, Any]) -> Bins:

@@ -59,6 +59,11 @@ def charge(table: BudgetTable) -> bool:
     return True
 
 
+def drain(table: BudgetTable, offloads: float) -> None:
+    """Take offloads that nobody asked the bucket for."""
+    table.sums[LEVEL] = max(0.0, table.sums[LEVEL] - offloads)
+
+
 def make_budget(share: float) -> BudgetTable:
     """Return a full bucket for a share of offloads.
 

@@ -17,17 +17,19 @@ import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hinge._checks import real, share
-from hinge.bins import Bins, EdgeBins, FittedBins, UniformBins, restore_bins
-from hinge.budget import catch_up, charge, extra_price, make_budget, restore_budget
-from hinge.cells import CELL_EDGES, CELLS, DUE, checked_rows, form_bins, write_record
+from hinge.bins import Bins, EdgeBins, FittedBins, UniformBins, restore_bins, span_text
+from hinge.budget import catch_up, charge, drain, extra_price, make_budget, restore_budget
+from hinge.cells import CELL_EDGES, CELLS, DUE, FORMED, checked_rows, form_bins, write_record
 from hinge.errors import HingeError, InvalidState
 from hinge.policies import Probation, Threshold, build
 from hinge.policies.policy import MAX_SAMPLES, Decision, Explanation, Policy, State
 from hinge.policies.policy import restore as restore_policy
-from hinge.price import LOOK, MEAN, make_price, pay, restore_price
+from hinge.price import LOOK, MEAN, look_later, make_price, pay, restore_price
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -183,7 +185,7 @@ class Gate:
     def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Stop waiting for the feedback of a decision; `cost` is what the offload cost though it failed.
 
-        0 is for a remote that was not asked, and says nothing about the price.
+        0 is for a remote that was not asked, which says nothing about the price, and puts off a look at it.
 
         >>> gate = Gate()  # the price is measured
         >>> gate.forget(gate.decide(confidence=0.5))
@@ -192,8 +194,16 @@ class Gate:
         """
         paid = share("Gate", "cost", cost)
         self.policy.forget(decision)
-        if self.price is not None and paid > 0.0:  # else a breaker that is open would look like offloads for nothing
+        if self.price is not None and paid > 0.0:
             self._pay(paid)
+        elif self.price is not None:
+            look_later(self.price, self.policy.time)
+
+    def spend(self, samples: int) -> None:
+        """Take offloads from the budget that were made without a decision."""
+        if self.budget is not None:
+            catch_up(self.budget, self.policy.time)
+            drain(self.budget, samples)
 
     def _pay(self, cost: float | None) -> None:
         """Take account of a cost, and tell the policy the price."""
@@ -281,8 +291,28 @@ class Gate:
         return {"learned": self.policy.learned, "cells": [[cell, *counts] for cell, counts in cells.items()]}
 
     def explain(self, confidence: float) -> Explanation:
-        """Say why the next sample of this confidence would be accepted or offloaded."""
-        return self.policy.explain(self.bins.bin(confidence))
+        """Say why the next sample of this confidence would be accepted or offloaded.
+
+        >>> print(Gate(offload_cost=0.5).explain(0.97))
+        Confidence 0.94–1 is offloaded: not yet compared; too few to tell whether accepting pays.
+        """
+        why = self.policy.explain(self.bins.bin(confidence))
+        try:
+            low, high = self.bins.spans()[why.bin]
+        except NotImplementedError:  # bins of one's own
+            return why
+        return replace(why, reason=f"Confidence {span_text(low, high)}{why.reason.removeprefix(f'Bin {why.bin}')}")
+
+    def group(self, confidence: float) -> int:
+        """Return the bin of a confidence; of bins that fit themselves, a number that is never used again."""
+        bin, cells = self.bins.bin(confidence), self._cells
+        return bin if cells is None else bin + self.policy.bins * cells.due[FORMED]
+
+    def measuring(self, confidence: ConfidenceMeasure) -> Gate:
+        """Return this gate with another measure of confidence; they share what they know."""
+        other = copy(self)
+        other.confidence = confidence
+        return other
 
     def fresh(self, seed: int | None = None) -> Gate:
         """Return the same gate before its first sample."""

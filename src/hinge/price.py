@@ -50,6 +50,11 @@ def pay(table: PriceTable, cost: float, time: int) -> None:
     sums[LOOK] = time + RECHECK * sqrt(time) / (1.0 + sums[LOWER])
 
 
+def look_later(table: PriceTable, time: int) -> None:
+    """Put off a look at the price that could not be taken."""
+    table.sums[LOOK] = max(table.sums[LOOK], time + RECHECK * sqrt(time))
+
+
 def make_price(guess: float = 0.5) -> PriceTable:
     """Return a price that nothing is known of.
 

@@ -16,15 +16,15 @@ class _Fields(NamedTuple):
     label: Any
     source: Source
     confidence: float  # the local model's
-    bin: int
-    decision: Decision  # what the policy decided; in shadow, what it would have done
+    group: int  # the bin; of bins that fit themselves, a number that only samples in one bin at one time share
+    decision: Decision  # what the gate decided; in shadow, what it would have done
     local: Any  # the local model's label, whoever answered
-    explains: Callable[[int], Explanation]
+    explains: Callable[[float], Explanation]  # by confidence
     offloaded: bool = False  # whether the remote was asked for this answer
     cost: float = 0.0  # what asking cost, from 0 to 1; 0.0 where it was not asked
     failure: RemoteFailed | None = None  # why there is no answer of the remote's, where it was to be asked
     agreed: float | None = None  # how far local agrees with remote, from 0 to 1; None where the remote did not answer
-    audit: bool = False  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
+    audit: bool = False  # whether the remote only checked, in shadow, what is accepted otherwise
 
 
 class Answer(_Fields):
@@ -42,11 +42,13 @@ class Answer(_Fields):
 
     @property
     def why(self) -> Explanation:
-        """The evidence and the expiry of the bin, as of now."""
+        """The evidence about such samples, as of now."""
         try:
-            return self.explains(self.bin)
+            return self.explains(self.confidence)
         except Exception as error:  # of the policy, which may be anybody's
-            return _unknown(self.bin, f"the policy cannot say why: {printable(f'{type(error).__name__}: {error}')}")
+            return _unknown(
+                self.confidence, f"the policy cannot say why: {printable(f'{type(error).__name__}: {error}')}"
+            )
 
     @property
     def reason(self) -> str:
@@ -54,7 +56,7 @@ class Answer(_Fields):
         return self.reason_by(self.why)
 
     def reason_by(self, why: Explanation) -> str:
-        """The same, from an explanation of the bin."""
+        """The same, from an explanation of such samples."""
         if isinstance(self.failure, PolicyFailed):
             return f"The policy failed: {self.failure}; the local answer stands."
         decided = self._decided(why)
@@ -67,14 +69,11 @@ class Answer(_Fields):
         return decided
 
     def _decided(self, why: Explanation) -> str:
-        """What is known by now explains the next sample of the bin; what this one changed, or ended, is said before."""
-        if self.audit and self.decision.offload:
-            then = "accepted by what was known, and this sample was offloaded to check that"
-        elif why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
-            then = f"{'offloaded' if self.decision.offload else 'accepted'} by what held for this sample"
-        else:
-            return why.reason
-        return f"Bin {self.bin} was {then}. For its next one: {why.reason}"
+        """What is known by now explains the next such sample; what this one changed, or ended, is said before."""
+        if why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
+            done = "Offloaded" if self.decision.offload else "Accepted"
+            return f"{done} by what was known. The next: {why.reason}"
+        return why.reason
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as plain data, for logs and JSON; a line of JSON for each is a log that `hinge evaluate` reads.
@@ -90,7 +89,7 @@ class Answer(_Fields):
             "remote": None if self.agreed is None else self.label,
             "agreed": self.agreed,
             "confidence": self.confidence,
-            "bin": self.bin,
+            "bin": self.group,
             "decision": "offload" if self.decision.offload else "accept",
             "offloaded": self.offloaded,
             "audit": self.audit,
@@ -98,7 +97,7 @@ class Answer(_Fields):
             "fault": self.fault,
             "offloads": why.offloads,
             "agreement": why.agreement,
-            "expiry": why.expiry,
+            "samples_left": why.samples_left,
             "reason": self.reason_by(why),
         }
 
@@ -107,16 +106,16 @@ class Answer(_Fields):
 
     def __repr__(self) -> str:
         fault = "" if self.fault is None else f", fault={self.fault!r}"
-        shown = f"label={self.label!r}, source={self.source!r}, confidence={self.confidence:.4g}, bin={self.bin}"
+        shown = f"label={self.label!r}, source={self.source!r}, confidence={self.confidence:.4g}"
         return f"Answer({shown}, offloaded={self.offloaded}, cost={self.cost:.4g}{fault})"
 
 
 class _Elsewhere:
     """Explains an answer that was copied or unpickled."""
 
-    def __call__(self, bin: int) -> Explanation:
-        return _unknown(bin, "the device that knows why is elsewhere")
+    def __call__(self, confidence: float) -> Explanation:
+        return _unknown(confidence, "the device that knows why is elsewhere")
 
 
-def _unknown(bin: int, reason: str) -> Explanation:
-    return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; {reason}.")
+def _unknown(confidence: float, reason: str) -> Explanation:
+    return Explanation(0, 0.5, None, None, None, f"Confidence {confidence:.4g}; {reason}.")

@@ -14,6 +14,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice, Part
 from hinge.device.offload import Judged
 from hinge.device.store import Store
+from hinge.gate import Gate
 from hinge.models import digest_of_local
 from hinge.remotes import Deadline
 from hinge.remotes.adapters import for_event_loop
@@ -35,7 +36,7 @@ class AsyncDevice(BaseDevice):
     ...     async with AsyncDevice(local, remote, offload_cost=0.5) as device:
     ...         return await device.infer(3.0)
     >>> asyncio.run(main())
-    Answer(label=1, source='remote', confidence=0.9526, bin=15, offloaded=True, cost=0.5)
+    Answer(label=1, source='remote', confidence=0.9526, offloaded=True, cost=0.5)
     """
 
     _remote: Any
@@ -45,23 +46,23 @@ class AsyncDevice(BaseDevice):
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_event_loop(remote)
 
-    def _store_in(self, folder: str | Path) -> Store:
+    def _store_in(self, folder: str | Path, gate: Gate) -> Store:
         # No disk is waited for in the event loop.
-        return Store(folder, self.gate, background=True, local=digest_of_local(self._local))
+        return Store(folder, gate, background=True, local=digest_of_local(self._local))
 
     async def infer(self, sample: Any, deadline: Deadline | None = None) -> Answer:
         """The answer to one sample; by an earlier deadline than the device's own, if one is given."""
         if self._closed or self._process != self._made_in:
             raise self._unusable()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
-        bin = self._bin(confidence, label)
+        group = self._group(confidence)
         try:
-            decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+            decision = self._store.decide(confidence, None if self._forecast is None else self._expected_cost(sample))
         except Exception as error:  # of any kind: there is a local answer
-            return self._undecided(label, confidence, bin, error)
+            return self._undecided(label, confidence, group, error)
         if not decision.offload and self._shadow != "remote":
-            return self._accept(label, confidence, bin, decision)
-        judged = Judged(label, confidence, bin, decision)
+            return self._accept(label, confidence, group, decision)
+        judged = Judged(label, confidence, group, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)

@@ -19,12 +19,11 @@ from threading import Thread
 from typing import Any, Literal
 
 from hinge._checks import real, seconds, whole
-from hinge.bins import Bins
 from hinge.confidence import max_softmax
 from hinge.costs import FixedCost, OffloadPrice
 from hinge.device.answer import Answer
 from hinge.device.breaker import Breaker
-from hinge.device.locked import LockedPolicy
+from hinge.device.locked import LockedGate
 from hinge.device.offload import Judged, Offloader
 from hinge.device.record import record
 from hinge.device.status import Status, StatusTracker
@@ -61,21 +60,21 @@ class BaseDevice(ABC):
         batch: int = 32,
         in_flight: int = 8,
     ) -> None:
-        gate = _checked_gate(gate, offload_cost)
+        gate = _checked_gate(gate, offload_cost, price)
         self.task = _checked_task(task, gate)
-        self.gate = _measured(gate, self.task)
+        gate = _measured(gate, self.task)
         if shadow not in (None, "local", "remote"):
             raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
         self._shadow, self._local = shadow, as_local("Device", local, self.task)
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = seconds("Device", "deadline_s", deadline_s)
-        price = _checked_price(price, self.gate.policy)
-        self._forecast = _checked_forecast(price, self.gate.policy)
+        price = _checked_price(price, gate)
+        self._forecast = _checked_forecast(price, gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
-        self._bin = self.gate.bins.bin
-        self._store = LockedPolicy(self.gate) if state is None else self._store_in(state)
+        self._store = LockedGate(gate) if state is None else self._store_in(state, gate)
+        self._group = self._store.gate.group
         self._status = StatusTracker(self._store, self.breaker)
         if self._store.damage is not None:
             self._status.alarm("the state was damaged", self._store.damage)
@@ -85,12 +84,12 @@ class BaseDevice(ABC):
                 f"{state}: the file of the local model is another now, and bins belong to one model; use a new folder, "
                 "unless the two answer nearly alike",
             )
-        known = self.policy.offload_cost
+        known = None if self.gate.price is not None else self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
             self._status.alarm(
-                "the policy decides by another cost than the device charges",
+                "the gate decides by another cost than the device charges",
                 f"by its own offload_cost, {known:g}, and not by price, {type(price).__name__}; "
-                "leave one of them out: a policy without offload_cost learns what the price charges",
+                "leave one of them out: a gate without offload_cost measures what the price charges",
             )
         self._offloader = Offloader(
             store=self._store,
@@ -109,7 +108,7 @@ class BaseDevice(ABC):
         """The remote in the form in which this kind of device asks it."""
 
     @abstractmethod
-    def _store_in(self, folder: str | Path) -> Store:
+    def _store_in(self, folder: str | Path, gate: Gate) -> Store:
         """The state in a folder, written in a way that suits this kind of device."""
 
     @property
@@ -124,14 +123,14 @@ class BaseDevice(ABC):
             self._store.learns_from(digest_of_local(self._local))
 
     @property
-    def policy(self) -> Policy:
-        """The policy, to read; the device alone decides and learns with it."""
-        return self._store.policy
+    def gate(self) -> Gate:
+        """The gate, to read; the device alone decides and learns with it."""
+        return self._store.gate
 
     @property
-    def bins(self) -> Bins:
-        """The bins of the gate."""
-        return self.gate.bins
+    def policy(self) -> Policy:
+        """The policy of the gate."""
+        return self._store.policy
 
     @property
     def status(self) -> Status:
@@ -141,19 +140,19 @@ class BaseDevice(ABC):
     def explain(self, sample: Any) -> Explanation:
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
         label, confidence = self._local.answer(sample)
-        return self._store.explain(self._bin(confidence, label))
+        return self._store.explain(confidence)
 
     def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
 
-        Nothing is decided or learned; what they spent counts against a hard budget. A `problem` raises an alarm.
+        Nothing is decided or learned; what they spent counts against a budget. A `problem` raises an alarm.
         """
-        self._store.apply(lambda policy: policy.spend(samples))
+        self._store.apply(lambda gate: gate.spend(samples))
         self._status.local_failed(samples, problem)
 
     def state(self) -> State:
-        """A snapshot of all that the policy knows, as its own `state` returns it. Thread-safe."""
-        return self._store.locked(lambda policy: policy.state())
+        """A snapshot of all that the gate knows, as its own `state` returns it. Thread-safe."""
+        return self._store.locked(lambda gate: gate.state())
 
     def merge(self, *others: State | str | PathLike[str]) -> None:
         """Add what other devices have learned: their states, or their folders, also while they use them. Thread-safe.
@@ -192,7 +191,7 @@ class BaseDevice(ABC):
         """
         if len(answers) != len(samples):
             raise ValueError(f"Device: local must answer each of {len(samples)} samples, got {len(answers)} answers")
-        bins = [self._bin(confidence, label) for label, confidence in answers]  # refused before anything is decided
+        groups = [self._group(confidence) for _, confidence in answers]  # refused before anything is decided
         first = 0
         while first < len(samples):
             room = min(max(self._batch, self.policy.time), self._batch * self._in_flight)
@@ -200,30 +199,30 @@ class BaseDevice(ABC):
             while end < len(samples) and waiting < room:
                 step = len(samples) if together else room - waiting
                 begin, end = end, min(len(samples), end + step)
-                part = self._decided_many(samples[begin:end], answers[begin:end], bins[begin:end])
+                part = self._decided_many(samples[begin:end], answers[begin:end], groups[begin:end])
                 waiting += sum(map(self._waits, part))
                 judged += part
             yield samples[first:end], judged
             first = end
 
     def _decided_many(
-        self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]], bins: Sequence[int]
+        self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]], groups: Sequence[int]
     ) -> list[Judged]:
         costs = None if self._forecast is None else [self._expected_cost(sample) for sample in samples]
         try:
-            decisions = self._store.decide_many(bins, costs)
+            decisions = self._store.decide_many([confidence for _, confidence in answers], costs)
         except Exception as error:  # of any kind: there are local answers
             failure = self._status.policy_failed("decide_many", error)
-            rows = zip(answers, bins, strict=True)
-            return [Judged(label, confidence, bin, ACCEPTED, failure) for (label, confidence), bin in rows]
+            rows = zip(answers, groups, strict=True)
+            return [Judged(label, confidence, group, ACCEPTED, failure) for (label, confidence), group in rows]
         return [
-            Judged(label, confidence, bin, decision)
-            for (label, confidence), bin, decision in zip(answers, bins, decisions, strict=True)
+            Judged(label, confidence, group, decision)
+            for (label, confidence), group, decision in zip(answers, groups, decisions, strict=True)
         ]
 
-    def _undecided(self, label: Any, confidence: float, bin: int, error: Exception) -> Answer:
+    def _undecided(self, label: Any, confidence: float, group: int, error: Exception) -> Answer:
         failure = self._status.policy_failed("decide", error)
-        return self._offloader.undecided(Judged(label, confidence, bin, ACCEPTED, failure))
+        return self._offloader.undecided(Judged(label, confidence, group, ACCEPTED, failure))
 
     def _waits(self, judged: Judged) -> bool:
         if judged.failure is not None:
@@ -231,17 +230,17 @@ class BaseDevice(ABC):
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _accepted(self, judged: Judged) -> Answer:
-        label, confidence, bin, decision, failure = judged
+        label, confidence, group, decision, failure = judged
         if failure is not None:
             return self._offloader.undecided(judged)
-        return self._accept(label, confidence, bin, decision)
+        return self._accept(label, confidence, group, decision)
 
-    def _accept(self, label: Any, confidence: float, bin: int, decision: Decision) -> Answer:
+    def _accept(self, label: Any, confidence: float, group: int, decision: Decision) -> Answer:
         return Answer(
             label=label,
             source="local",
             confidence=confidence,
-            bin=bin,
+            group=group,
             decision=decision,
             local=label,
             explains=self._store.explain,
@@ -269,7 +268,7 @@ class Device(BaseDevice):
 
     >>> device = Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), offload_cost=0.5)
     >>> device.infer(3.0)
-    Answer(label=1, source='remote', confidence=0.9526, bin=15, offloaded=True, cost=0.5)
+    Answer(label=1, source='remote', confidence=0.9526, offloaded=True, cost=0.5)
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
     ('remote', 'local')
     >>> print(device.explain(3.0))
@@ -299,22 +298,22 @@ class Device(BaseDevice):
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_threads(remote)
 
-    def _store_in(self, folder: str | Path) -> Store:
-        return Store(folder, self.gate, local=digest_of_local(self._local))
+    def _store_in(self, folder: str | Path, gate: Gate) -> Store:
+        return Store(folder, gate, local=digest_of_local(self._local))
 
     def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
         if self._closed or self._process != self._made_in:
             raise self._unusable()
         label, confidence = self._local.answer(sample)
-        bin = self._bin(confidence, label)
+        group = self._group(confidence)
         try:
-            decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+            decision = self._store.decide(confidence, None if self._forecast is None else self._expected_cost(sample))
         except Exception as error:  # of any kind: there is a local answer
-            return self._undecided(label, confidence, bin, error)
+            return self._undecided(label, confidence, group, error)
         if not decision.offload and self._shadow != "remote":
-            return self._accept(label, confidence, bin, decision)
-        judged = Judged(label, confidence, bin, decision)
+            return self._accept(label, confidence, group, decision)
+        judged = Judged(label, confidence, group, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
@@ -431,10 +430,10 @@ class Device(BaseDevice):
         self._offloader.cancel([judged])
 
 
-def _checked_gate(gate: Gate | Policy | None, offload_cost: float | None) -> Gate:
+def _checked_gate(gate: Gate | Policy | None, offload_cost: float | None, price: OffloadPrice | None) -> Gate:
     if gate is None:
-        if offload_cost is None:
-            raise TypeError("Device: gate or offload_cost must be given, got neither")
+        if offload_cost is None and price is None:
+            raise TypeError("Device: gate, offload_cost or price must be given, got none of them")
         return Gate(offload_cost=offload_cost)
     if offload_cost is not None:
         raise TypeError(f"Device: offload_cost is the gate's, and cannot be given beside it, got {offload_cost!r}")
@@ -454,16 +453,17 @@ def _measured(gate: Gate, task: Task) -> Gate:
         return gate
     if gate.confidence is not max_softmax:
         raise TypeError(f"Device: confidence is the task's, and cannot be given beside it, got {gate.confidence!r}")
-    return Gate(gate.policy, bins=gate.bins, confidence=task.confidence)
+    return gate.measuring(task.confidence)
 
 
-def _checked_price(price: OffloadPrice | None, policy: Policy) -> OffloadPrice:
-    """The price; without one, what the policy knows, or nothing where it does not weigh costs."""
+def _checked_price(price: OffloadPrice | None, gate: Gate) -> OffloadPrice:
+    """The price; without one, what the gate was told, or nothing where it does not weigh costs."""
     if price is None:
-        if policy.offload_cost is None and policy.weighs_cost:
-            wanted = "must say what an offload costs (FixedCost or MeasuredCost)"
-            raise TypeError(f"Device: price {wanted}, as no policy knows")
-        return FixedCost(policy.offload_cost or 0.0)
+        if gate.price is not None or gate.policy.learns_cost:
+            raise TypeError(
+                "Device: price must say what an offload costs (FixedCost or MeasuredCost), as no gate knows"
+            )
+        return FixedCost(gate.offload_price)
     if not callable(getattr(price, "cost", None)) or isinstance(price, type):
         use = "FixedCost(0.3), a MeasuredCost, or an object with their method cost"
         raise TypeError(f"Device: price must be such as {use}, got {price!r:.200}")
@@ -472,7 +472,7 @@ def _checked_price(price: OffloadPrice | None, policy: Policy) -> OffloadPrice:
 
 def _checked_forecast(price: OffloadPrice, policy: Policy) -> Callable[[Any], float | None] | None:
     forecast: Callable[[Any], float | None] | None = getattr(price, "forecast", None)
-    if forecast is not None and not policy.takes_cost:
+    if forecast is not None and policy.functions.offloads_at is None:
         raise TypeError(f"Device: price must not have a forecast, as {policy.name!r} cannot use it, got {price!r}")
     return forecast
 

@@ -23,7 +23,7 @@ from hinge._checks import agreement, real, share
 from hinge.costs import OffloadPrice
 from hinge.device.answer import Answer
 from hinge.device.breaker import Attempt, Breaker
-from hinge.device.locked import LockedPolicy
+from hinge.device.locked import LockedGate
 from hinge.device.status import StatusTracker
 from hinge.errors import (
     BreakerOpen,
@@ -48,7 +48,7 @@ class Judged(NamedTuple):
 
     label: Any
     confidence: float
-    bin: int
+    group: int
     decision: Decision
     failure: PolicyFailed | None = None  # that it did not decide
 
@@ -73,7 +73,7 @@ class Offloader:
     def __init__(
         self,
         *,
-        store: LockedPolicy,
+        store: LockedGate,
         status: StatusTracker,
         breaker: Breaker,
         price: OffloadPrice,
@@ -234,7 +234,6 @@ class Offloader:
             offload.attempt = None
         paid = self._paid(offload, sent, now) if told is None else told
         offload.ended = True
-        audits = [self._is_audit(each.decision) for each in offload.judged]
         if paid is None or not reply.compared:
             for each in offload.judged:
                 self._forget(each.decision, paid or 0.0)
@@ -249,16 +248,16 @@ class Offloader:
                 label=label,
                 source="remote",
                 confidence=each.confidence,
-                bin=each.bin,
+                group=each.group,
                 decision=each.decision,
                 local=each.label,
                 explains=store.explain,
                 offloaded=True,
                 cost=cost,
                 agreed=agrees,
-                audit=audit,
+                audit=not each.decision.offload,
             )
-            for label, agrees, audit, each in zip(labels, agreed, audits, offload.judged, strict=True)
+            for label, agrees, each in zip(labels, agreed, offload.judged, strict=True)
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -278,7 +277,7 @@ class Offloader:
                 label=each.label,
                 source="local",
                 confidence=each.confidence,
-                bin=each.bin,
+                group=each.group,
                 decision=each.decision,
                 local=each.label,
                 explains=self._store.explain,
@@ -313,13 +312,6 @@ class Offloader:
         except Exception as error:
             self._status.policy_failed("learn", error)
 
-    def _is_audit(self, decision: Decision) -> bool:
-        try:
-            return not decision.offload or self._store.policy.is_audit(decision)
-        except Exception as error:
-            self._status.policy_failed("is_audit", error)
-            return False
-
     def _forget(self, decision: Decision, cost: float = 0.0) -> None:
         if decision.offload:
             try:
@@ -349,7 +341,7 @@ class Offloader:
     def _paid(self, offload: Offload, size_bytes: float, now: float) -> float | None:
         """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
 
-        If the price fails, what the policy knows; None, if that learns the cost.
+        If the price fails, what the gate was told; None, if that is measured.
         """
         latency_ms, samples = 1000 * (now - offload.began), len(offload.judged)
         try:
@@ -359,7 +351,7 @@ class Offloader:
             return share("price", "cost", cost)
         except Exception as error:  # a price that fails must not cost the answer
             self._status.alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
-            return self._store.policy.offload_cost
+            return None if self._store.gate.price is not None else self._store.gate.offload_price
 
 
 def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:

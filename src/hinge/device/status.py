@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Literal
 
+from hinge.device.alarms import Change, ChangeWatch
 from hinge.device.answer import Answer
 from hinge.device.breaker import Breaker, Counts
-from hinge.device.locked import LockedPolicy
+from hinge.device.locked import LockedGate
 from hinge.errors import BreakerOpen, CallsLeftBehind, PolicyFailed, QueueTimeout, RemoteFailed
 
 log = logging.getLogger("hinge")
@@ -48,7 +49,9 @@ class Status:
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
     alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
-    behind: dict[int, tuple[int, float]] = field(default_factory=dict)  # in shadow of local, by bin: compared, agreed
+    behind: dict[int, tuple[int, float]] = field(
+        default_factory=dict
+    )  # in shadow of local, by `Answer.group`: compared, agreed
 
 
 def hardly_any(agreed: float, promised: float) -> bool:
@@ -69,7 +72,7 @@ def hardly_any(agreed: float, promised: float) -> bool:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: LockedPolicy, breaker: Breaker) -> None:
+    def __init__(self, store: LockedGate, breaker: Breaker) -> None:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
@@ -80,7 +83,7 @@ class StatusTracker:
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
         self._alarm_reasons: dict[str, str] = {}
         self.last_failure: RemoteFailed | None = None  # of the remote itself, and not that it was not asked
-        self._changes = sum(store.policy.alarms.values())
+        self._watched = ChangeWatch(store.gate)
         self._is_open = False
         self._lock = RLock()  # a signal handler may ask, too
 
@@ -95,10 +98,11 @@ class StatusTracker:
                     counted["compared"] += 1
                     counted["agreed"] += agrees
                     self._promised += confidence
+                    self._watched.compared(agrees)
             few = hardly_any(counted["agreed"], self._promised)
             hardly_agrees = few and (counted["agreed"] == 0.0 or self._sees_all())
             is_free = cost == 0.0 and counted["offload_cost"] == 0.0 and counted["answered_by_remote"] >= FIRST
-        self._watch()
+        self._watch(len(confidences))
         if hardly_agrees:
             self.alarm(
                 "local hardly ever agrees with remote",
@@ -106,7 +110,7 @@ class StatusTracker:
                 f"{self._promised:.0f}; are the classes the same on both sides, in the same order "
                 "(Classification([...]), --labels), and the samples as each expects?",
             )
-        if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
+        if is_free and (self._store.gate.price is not None or self._store.policy.learns_cost):
             self.alarm(
                 "offloads cost nothing",
                 f"the price was 0 in all {counted['answered_by_remote']} answers, so everything will be offloaded; "
@@ -122,8 +126,7 @@ class StatusTracker:
         if type(failure) is BreakerOpen:  # which cost nothing, and changes nothing else
             with self._lock:
                 self._fell_back["breaker"] += samples
-            if self._store.policy.spent:
-                self._warn(self._store.locked(lambda policy: policy.warning))
+            self._warn()
             return
         with self._lock:
             self._fell_back[failure.kind] += samples
@@ -132,15 +135,15 @@ class StatusTracker:
                 self.last_failure = failure
         if isinstance(failure, CallsLeftBehind):
             self.alarm("calls of the remote do not return", str(failure))
-        self._watch()
+        self._watch(samples)
 
     def answered_behind(self, answers: Sequence[Answer]) -> None:
         """What came of asking behind the caller: answers that nobody gets, but that can be compared."""
         with self._lock:
             for answer in answers:
                 if answer.agreed is not None:
-                    compared, agreed = self._behind.get(answer.bin, (0, 0.0))
-                    self._behind[answer.bin] = compared + 1, agreed + answer.agreed
+                    compared, agreed = self._behind.get(answer.group, (0, 0.0))
+                    self._behind[answer.group] = compared + 1, agreed + answer.agreed
 
     def dropped(self, samples: int) -> None:
         with self._lock:
@@ -155,32 +158,36 @@ class StatusTracker:
 
     def policy_failed(self, method: str, error: Exception) -> PolicyFailed:
         """The policy raised what no policy may; returned as a failure that names both."""
-        name = type(self._store.policy.unlimited).__name__
+        name = type(self._store.policy).__name__
         failure = PolicyFailed(f"{name}.{method} raised {type(error).__name__}: {error}")
         self.alarm("the policy failed", str(failure))
         return failure
 
-    def _watch(self) -> None:
-        try:
-            warning, changes, problem = self._store.warnings()
-        except Exception as error:
-            self.policy_failed("warning", error)
-            warning, changes, problem = None, self._changes, self._store.problem
+    def _watch(self, offloads: int) -> None:
+        changes: list[Change] = []
         with self._lock:
-            changed, self._changes = changes > self._changes, changes
+            try:
+                changes = self._store.locked(lambda gate: self._watched.offloaded(gate, offloads))
+            except Exception as error:
+                self.policy_failed("alarms", error)
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
             self.alarm(_OPENED, str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
-        self._warn(warning)
-        if problem is not None:
+        self._warn()
+        if (problem := self._store.problem) is not None:
             self.alarm(_NOT_DURABLE, problem)
-        if changed:
-            self.alarm("the policy found the world changed, and forgot what no longer holds")
+        for change in changes:
+            self.alarm(change.what, str(change), news=True)
 
-    def _warn(self, warning: str | None) -> None:
+    def _warn(self) -> None:
+        try:
+            warning = self._store.warning()
+        except Exception as error:
+            self.policy_failed("warning", error)
+            return
         if warning is not None:
             self.alarm(warning)
 

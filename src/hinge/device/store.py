@@ -1,4 +1,4 @@
-"""A device's policy in a folder, which survives crashes, power losses and failing disks.
+"""A device's gate in a folder, which survives crashes, power losses and failing disks.
 
     state.db    SQLite, WAL, synchronous=NORMAL: one row with the gate's state as JSON, a format version and a CRC
     lock.db     held with an exclusive SQLite lock by the process that uses the folder
@@ -8,9 +8,9 @@ budget, `decide` writes before the remote is asked. A power loss costs what was 
 time that the disk takes to sync. Accepted samples never touch the disk: the clock is written every `seconds`. A store
 with `background` (for an event loop) leaves all writes to its thread. All this holds while `problem` is None.
 
-*A disk that fails.* The policy goes on in memory, and `problem` says why. A file whose write or sync failed is not
+*A disk that fails.* The gate goes on in memory, and `problem` says why. A file whose write or sync failed is not
 trusted again: the next `sync` writes a whole new database in its place. If the folder or its files are deleted or
-replaced, nothing is written any more. A damaged database is put aside, and the policy starts anew.
+replaced, nothing is written any more. A damaged database is put aside, and the gate starts anew.
 
 Closing any descriptor of a file drops the POSIX locks of a process on it: do not copy the files inside the process that
 uses them; `hinge state export` is for that.
@@ -33,10 +33,11 @@ from weakref import finalize, ref
 import msgspec
 
 from hinge._checks import positive
-from hinge.device.locked import LockedPolicy
+from hinge.confidence import NamedMeasure
+from hinge.device.locked import LockedGate
 from hinge.errors import HingeError, InvalidState, StateInUse, UnknownName
-from hinge.gate import Gate, policy_state
-from hinge.policies.policy import Policy, State, restore
+from hinge.gate import Gate, restore
+from hinge.policies.policy import Policy, State
 
 FORMAT = 1  # of the row
 LATE_S = 10.0  # without a sync, after which there is a problem
@@ -48,20 +49,19 @@ Connect = Callable[..., sqlite3.Connection]
 _encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and learning pays for it
 
 
-class Store(LockedPolicy):
-    """A policy that is kept in a folder. Thread-safe. One process at a time may use a folder.
+class Store(LockedGate):
+    """A gate that is kept in a folder. Thread-safe. One process at a time may use a folder.
 
-    The gate continues from what the folder holds, if anything: `gate.policy` is then the saved policy. A state of
-    another policy, or with other parameters, bins or confidence measure, is refused. Without a gate, the folder must
-    hold a state. `problem` says why what is learned now may be lost, `damage` what was put aside.
+    `gate` is what the folder holds, if it holds something; a state of another policy, or with other parameters, bins or
+    confidence measure, is refused. Without a gate, the folder must hold a state. `problem` says why what is learned now may be lost, `damage` what was put aside.
 
     >>> from tempfile import TemporaryDirectory
     >>> folder = TemporaryDirectory()
     >>> with Store(folder.name, Gate(offload_cost=0.5)) as store:
-    ...     store.learn(store.decide(12), agreed=True)
+    ...     store.learn(store.decide(0.8), agreed=True, cost=0.5)
     >>> with Store(folder.name) as store:
-    ...     print(store.policy.explain(12), store.problem)
-    Bin 12 is offloaded: local agreed in 1 of 1 offloads; too little evidence that accepting is cheaper. None
+    ...     print(store.explain(0.8), store.problem)
+    Confidence 0.75–0.81 is accepted for 2 more samples: 1 of 1 agreed. None
     >>> folder.cleanup()
 
     A thread syncs every `seconds`; if None, only `sync` and `close` do. `background` leaves all writes to the thread,
@@ -83,8 +83,8 @@ class Store(LockedPolicy):
     ) -> None:
         self._seconds = None if seconds is None else positive("Store", "seconds", seconds)
         self._background = background and seconds is not None
-        self.folder, self.gate = Path(os.path.expanduser(folder)), gate
-        # `lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
+        self.folder = Path(os.path.expanduser(folder))
+        # `lock` guards the gate and is never held while the disk is waited for; `_disk` guards the database,
         # `_syncing` what takes long. They are taken in the order _syncing, _disk, lock.
         self.lock, self._disk, self._syncing, self._wake = RLock(), RLock(), RLock(), Event()
         self._changes = 0
@@ -110,16 +110,15 @@ class Store(LockedPolicy):
         if saved is None and gate is None:
             raise InvalidState(f"{self.folder}: {damage or 'holds no state'}, and no gate was given")
         if damage is not None:
-            then = "the policy starts anew" if saved is None else "the state in it is whole and goes on"
+            then = "the gate starts anew" if saved is None else "the state in it is whole and goes on"
             self.damage = f"{self.folder}: {damage}; it is kept as state.db.damaged, and {then}"
         self._local = local
         if saved is not None:
-            self.policy, self._described, self._local = saved.policy, saved.gate, local or saved.local
+            self._local = local or saved.local
             self.another_local = None not in (local, saved.local) and local != saved.local
-            if gate is not None:
-                gate.policy = _resumed(self.folder, gate, saved)
-        if gate is not None:
-            self.policy, self._described = gate.policy, gate.description()
+            self.gate = _resumed(self.folder, gate, saved)
+        elif gate is not None:
+            self.gate = gate
         if saved is None or damage is not None or not self._files.whole():
             self._attempt(lambda: self._rebuild(keep_old=damage is not None))
         else:
@@ -152,8 +151,8 @@ class Store(LockedPolicy):
     def _content(self) -> bytes:
         """The state as it is now, to be written. Needs `_disk`."""
         with self.lock:
-            state, self._written = self.policy.state(), (self._changes, self.policy.time)
-        return _encode({"gate": {**self._described, "policy": state}, "local": self._local})
+            state, self._written = self.gate.state(), (self._changes, self.policy.time)
+        return _encode({"gate": state, "local": self._local})
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """Go on in memory if the disk fails. What was half written is not trusted, whatever a second try says."""
@@ -222,27 +221,32 @@ class Store(LockedPolicy):
         self._local = local or self._local
 
     def change(self, **settings: Any) -> None:
-        """Change settings of the policy, and keep what it has learned; see `Policy.changed`.
-
-        `policy` is another object afterwards.
-        """
+        """Change parameters of the policy, and keep what it has learned; `gate` is another object afterwards."""
         with self.lock:
-            self.policy = self.policy.changed(**settings)
-            if self.gate is not None:
-                self.gate.policy = self.policy
+            state = self.gate.state()
+            for name in settings.keys() - state["policy"]["parameters"].keys():
+                raise InvalidState(f"{self.folder}: {self.policy.name} has no parameter {name!r}")
+            state["policy"]["parameters"] |= settings
+            self.gate = Gate.restore(state, bins=self.gate.bins, confidence=self.gate.confidence)
+            if self.policy.takes_price and self.gate.price is None:
+                self.policy.reprice(self.gate.offload_price)
             change = self._changed()
         self._save(change)
 
 
-def _resumed(folder: Path, gate: Gate, saved: Saved) -> Policy:
+def _resumed(folder: Path, gate: Gate | None, saved: Saved) -> Gate:
     try:
-        policy = gate.resume(saved.gate).policy
+        if gate is not None:
+            found = gate.resume(saved.gate)
+        else:
+            measure = saved.gate["confidence"]
+            found = Gate.restore(saved.gate, confidence=NamedMeasure(measure) if "function" in measure else None)
     except InvalidState as error:
         raise InvalidState(f"{folder}: {str(error).removeprefix('Gate: ')}") from error
-    if gate.policy.learned and gate.policy.id != policy.id:
+    if gate is not None and gate.policy.learned and gate.policy.id != found.policy.id:
         clash = f"the gate given has learned from {gate.policy.learned} offloads, and the folder holds another's state"
         raise InvalidState(f"{folder}: {clash}: give a fresh gate, and merge the other's state")
-    return policy
+    return found
 
 
 def _sync_regularly(store: ref[Store], wake: Event, seconds: float) -> None:
@@ -404,7 +408,7 @@ def read(folder: str | Path) -> Saved:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, Store(folder, Gate(offload_cost=0.5)) as store:
-    ...     store.learn(store.decide(12), agreed=True)
+    ...     store.learn(store.decide(0.8), agreed=True, cost=0.5)
     ...     saved = read(folder)
     >>> saved.policy.learned, saved.used_by == str(os.getpid())
     (1, True)
@@ -470,6 +474,12 @@ def _row(path: Path, connect: Connect, mode: str) -> tuple[bytes, str]:
     return rows[0][1], check
 
 
+def policy_state(state: State) -> State:
+    """The policy's part of the state of a gate; that of a policy alone is returned as it is."""
+    held: State = state["policy"] if "hinge_gate" in state else state
+    return held
+
+
 def parse(folder: Path, content: bytes) -> Saved:
     """What was written; raises `InvalidState` if that is no state of a policy that is known here."""
     try:
@@ -483,7 +493,8 @@ def parse(folder: Path, content: bytes) -> Saved:
 def restored(path: Path, state: State) -> Policy:
     """The policy in a gate's or a policy's state, which was found at the path."""
     try:
-        return restore(policy_state(state))
+        policy: Policy = restore(policy_state(state))
+        return policy
     except UnknownName as error:
         remedy = "import the module that defines it first, or: hinge state --policy MODULE:CLASS"
         raise InvalidState(f"{path}: {error}; {remedy}") from error
