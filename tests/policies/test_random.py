@@ -25,7 +25,6 @@ KNOWN: dict[str, Callable[[], RandomisedPolicy]] = {
     "hil-f": lambda: HILF(500, BINS, 0.4),
 }
 TOLD: dict[str, Callable[[], RandomisedPolicy]] = {
-    "thompson": lambda: Thompson(BINS),
     "hedge-hi": lambda: HedgeHI(500, BINS),
     "hedge-hi-coin": lambda: HedgeHI(500, BINS, complexity="N ln 2"),
     "hil-f": lambda: HILF(500, BINS),
@@ -102,12 +101,12 @@ def test_pseudo_losses_are_unbiased(name: str, told: bool, agreed: bool, slots: 
     settings = (TOLD if told else KNOWN)[name]().parameters | {"exploration": exploration}
     start = drive(HedgeHI(**settings), slots)
     state, revealed = start.state(), start.offload_probability(bin) if name == "hedge-hi" else exploration
-    before = np.array(state["evidence"]["losses"])
+    before = np.array(state["table"]["losses"])
     grown = np.zeros((draws, BINS + 1))
     for seed in range(draws):
         policy = HedgeHI.restore(reseeded(state, seed))
         tell(policy, policy.decide(bin), agreed, cost)
-        grown[seed] = np.array(policy.state()["evidence"]["losses"]) - before
+        grown[seed] = np.array(policy.state()["table"]["losses"]) - before
     error = 0.0 if agreed else 1.0
     deviation = math.sqrt(error * (1 / revealed - 1) / draws)
     for expert in range(BINS + 1):
@@ -224,7 +223,7 @@ def test_weights_neither_overflow_nor_vanish(make: Callable[[], RandomisedPolicy
         if learning_rate is not None and "learning_rate" in settings:
             settings["learning_rate"] = learning_rate
         state = type(template)(**settings).state() | {"time": 10**7, "learned": 10**7}
-        state["evidence"] |= {"losses": losses}
+        state["table"] |= {"losses": losses}
         policy = type(template).restore(state)
         for slot in range(30):
             chances = [policy.offload_probability(bin) for bin in range(2)]
@@ -238,7 +237,7 @@ def test_far_behind_means_out_of_play(make: Callable[[], RandomisedPolicy]) -> N
     settings = make().parameters | {"bins": 2}
     for losses, offloads in (([0.0, 1e7, 1e7], 0.0), ([1e7, 1e7, 0.0], 1.0)):
         state = type(make())(**settings).state() | {"time": 100}
-        state["evidence"] |= {"losses": losses}
+        state["table"] |= {"losses": losses}
         policy = type(make()).restore(state)
         least = float(policy.parameters.get("exploration", 0.0))
         assert policy.offload_probability(0) == pytest.approx(max(offloads, least), abs=1e-12)

@@ -15,10 +15,9 @@ def binomial_tail(trials: int, chance: Fraction, at_least: int) -> Fraction:
     return sum(terms, Fraction(0))
 
 
-def posterior(offloads: int, agreements: int, cost: float, learned: bool = False) -> Thompson:
-    state = Thompson(1, None if learned else cost).state() | {"time": offloads, "learned": offloads}
-    costs = [float(offloads), cost * offloads, cost**2 * offloads][: len(state["evidence"]["costs"])]
-    state["evidence"] = {"offloads": [offloads], "agreements": [float(agreements)], "costs": costs}
+def posterior(offloads: int, agreements: int, cost: float) -> Thompson:
+    state = Thompson(1, cost).state() | {"time": offloads, "learned": offloads}
+    state["table"] |= {"offloads": [offloads], "agreements": [float(agreements)]}
     return Thompson.restore(state)
 
 
@@ -33,20 +32,24 @@ def test_thompson_offloads_by_the_exact_posterior(cost: float) -> None:
             assert chance == pytest.approx(exact, rel=1e-9, abs=1e-15)
 
 
-def test_thompson_with_a_learned_cost_uses_its_mean() -> None:
-    assert Thompson(1).offload_probability(0) == 1.0  # nothing is known of the cost
-    for cost in (0.0, 1.0, 0.5, 0.25):
-        for offloads, agreements in ((1, 0), (1, 1), (12, 9), (60, 30)):
-            learned = posterior(offloads, agreements, cost, learned=True).offload_probability(0)
-            assert learned == pytest.approx(posterior(offloads, agreements, cost).offload_probability(0), rel=1e-12)
-
-
 def test_thompson_offloads_as_often_as_a_sampled_agreement_falls_short() -> None:
     rng, draws = np.random.default_rng(4), 400_000
     for offloads, agreements, cost in ((0, 0, 0.3), (3, 2, 0.5), (40, 31, 0.2), (500, 260, 0.5), (2_000, 1_790, 0.1)):
         chance = posterior(offloads, agreements, cost).offload_probability(0)
         short = float((rng.beta(1 + agreements, 1 + offloads - agreements, draws) <= 1 - cost).mean())
         assert short == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / draws))
+
+
+def test_a_price_that_moves_or_is_told_is_that_of_the_posterior() -> None:
+    for offloads, agreements in ((0, 0), (12, 9), (60, 30)):
+        moved = posterior(offloads, agreements, 0.9)
+        for price in (0.0, 0.1, 0.25, 0.5, 1.0):
+            moved.reprice(price)
+            assert moved.offload_probability(0) == posterior(offloads, agreements, price).offload_probability(0)
+            draws = [posterior(offloads, agreements, 0.9).fresh(seed) for seed in range(300)]
+            chance = 1.0 - price  # before the first offload, the posterior is uniform
+            offloaded = sum(policy.decide(0, price).offload for policy in draws) / len(draws)
+            assert abs(offloaded - chance) <= 5 * math.sqrt(chance * (1 - chance) / len(draws))
 
 
 def test_posterior_of_large_counts() -> None:
