@@ -65,3 +65,28 @@ def test_posterior_of_large_counts() -> None:
         assert beta_cdf(q, 1 + agreements, 1 + offloads - agreements) == pytest.approx(tail, rel=1e-7)
     for agreements in (0, 1, 500_000, 999_999, 1_000_000):
         assert 0 <= beta_cdf(0.5, 1 + agreements, 1 + 1_000_000 - agreements) <= 1
+
+
+def test_it_throws_a_coin_of_the_chance_that_agreement_is() -> None:
+    total, learned, chance = 0.0, 0, 0.3
+    for seed in range(200):
+        policy = Thompson(1, offload_cost=0.5, seed=seed)
+        for decision in [each for each in (policy.decide(0) for _ in range(40)) if each.offload]:
+            before = policy.counts(0) or (0.0, 0.0)
+            policy.learn(decision, chance)
+            after = policy.counts(0) or (0.0, 0.0)
+            assert after[0] == before[0] + 1.0
+            assert after[1] - before[1] in (0.0, 1.0)
+        total, learned = total + after[1], learned + policy.learned
+    assert abs(total - chance * learned) < 4.0 * math.sqrt(learned * chance * (1.0 - chance))
+
+
+def test_its_coins_do_not_depend_on_the_order_of_feedback() -> None:
+    one, other, chance = Thompson(6, 0.5, seed=3), Thompson(6, 0.5, seed=3), np.random.default_rng(4)
+    samples = [(int(chance.integers(6)), float(chance.random())) for _ in range(300)]
+    for policy, turn in ((one, 1), (other, -1)):
+        waiting = [(policy.decide(bin), agreed) for bin, agreed in samples]
+        for decision, agreed in waiting[::turn]:
+            if decision.offload:
+                policy.learn(decision, agreed)
+    assert one.state()["table"] == other.state()["table"]
