@@ -56,9 +56,9 @@ def test_the_costs_of_a_log_are_learned_where_costs_are() -> None:
 
 
 def test_what_cannot_start_from_a_log_is_refused() -> None:
-    for policy in (HedgeHI(horizon=100, bins=4, offload_cost=0.5), Discounted(4)):
+    for other in (HedgeHI(horizon=100, bins=4, offload_cost=0.5), Discounted(4)):
         with pytest.raises(TypeError, match="learn_log needs a policy that counts offloads"):
-            policy.learn_log(BINS, AGREED)
+            other.learn_log(BINS, AGREED)
     policy = Probation(4, 0.5)
     with pytest.raises(ValueError, match="Probation: bins, agreed and costs must be equally long, got 3, 1 and 3"):
         policy.learn_log([0, 1, 2], [True])

@@ -5,6 +5,8 @@ import json
 import pickle
 import random
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,9 +120,9 @@ def test_a_damaged_state_is_taken_or_refused(policy: Policy) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [{"offload_cost": 0.2}, {"budget": 0.2}], ids=str)
-def test_a_damaged_state_of_a_gate_is_taken_or_refused(arguments: dict[str, float]) -> None:
-    chance, gate, other = random.Random(3), used(Gate(**arguments)), used(Gate(**arguments))
+@pytest.mark.parametrize("make", [partial(Gate, offload_cost=0.2), partial(Gate, budget=0.2)], ids=["priced", "budget"])
+def test_a_damaged_state_of_a_gate_is_taken_or_refused(make: Callable[[], Gate]) -> None:
+    chance, gate, other = random.Random(3), used(make()), used(make())
     gate.merge(other.state())
 
     def use(state: Any) -> None:
@@ -134,7 +136,7 @@ def test_a_damaged_state_of_a_gate_is_taken_or_refused(arguments: dict[str, floa
         waiting = next(iter(again.policy.pending.values()), None)
         if waiting is not None:
             again.learn(waiting, agreed=True, cost=0.5)
-        Gate(**arguments).merge(state)
+        make().merge(state)
 
     state = json.loads(json.dumps(gate.state()))
     taken = refused = 0
