@@ -162,7 +162,7 @@ def test_kernel_and_object_decide_alike_told_the_cost(kind: type[Policy]) -> Non
     settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "told_costs": ["told"], "machine_code": True}
     run = simulate({"told": policy, "not told": policy.fresh()}, source, horizon, **settings)["told"].runs[0]
     assert run.decisions is not None
-    decided = run.decisions.tolist()
+    decided, policy = run.decisions.tolist(), policy.fresh(policy_seed(run_seeds(SEED, 1)[0]))
     chunk = next(iter(source.stream(run_seeds(SEED, 1)[0], horizon)))
     for time, sample in enumerate(zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True)):
         decision = policy.decide(sample[0], cost=sample[2])
