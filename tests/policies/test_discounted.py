@@ -46,15 +46,3 @@ def test_it_decides_as_the_formula(memory: float) -> None:
     for bin in range(4):
         weights = [math.exp((then - policy.time) / memory) for then, where, _ in history if where == bin]
         assert policy.counts(bin)[0] == pytest.approx(sum(weights), rel=1e-9)
-
-
-def test_what_is_not_refreshed_is_asked_again() -> None:
-    policy = Discounted(1, offload_cost=0.5, memory=100)
-    decisions = []
-    for _ in range(3_000):
-        decision = policy.decide(0)
-        decisions.append(decision.offload)
-        if decision.offload:
-            policy.learn(decision, agreed=True)
-    assert not all(decisions[:100])
-    assert all(any(decisions[start : start + 300]) for start in range(0, 2_700, 100))

@@ -1,7 +1,5 @@
 """Starting from a log of one's own: every row is an offload, once."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -31,20 +29,6 @@ def test_a_log_counts_once_by_any_route(policy: Policy) -> None:
     assert counts(again) == COUNTS
     again.learn_log(BINS[:-1], AGREED[:-1], COSTS[:-1])  # another log
     assert again.counts(1) == (2.0, 2.0)
-
-
-def test_a_log_saves_exploration() -> None:
-    chance, cold, warm = random.Random(1), Probation(8, 0.2), Probation(8, 0.2)
-    rows = [chance.randrange(8) for _ in range(2_000)]
-    warm.learn_log(rows, [chance.random() < 0.3 + 0.09 * bin for bin in rows])
-    for _ in range(3_000):
-        bin = chance.randrange(8)
-        agreed = chance.random() < 0.3 + 0.09 * bin
-        for policy in (cold, warm):
-            decision = policy.decide(bin)
-            if decision.offload:
-                policy.learn(decision, agreed)
-    assert warm.learned < cold.learned
 
 
 def test_the_costs_of_a_log_are_learned_where_costs_are() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hinge import Gate, Policy, build
 from hinge.policies import AlwaysLocal, AlwaysRemote, Offline, Oracle, Threshold
 
-COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
 histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
 
@@ -27,8 +26,6 @@ def test_always_local_and_always_remote_never_change_their_minds() -> None:
         decision = remote.decide(time % 7)
         assert decision.offload
         remote.learn(decision, agreed=True, cost=1.0)
-    assert [each.offload for each in local.decide_many(range(7))] == [False] * 7
-    assert [each.offload for each in remote.decide_many(range(7))] == [True] * 7
 
 
 @pytest.mark.parametrize("bins", [1, 4, 7, 16])
@@ -85,21 +82,15 @@ def history_cost(threshold: int, history: list[tuple[int, bool]], cost: Fraction
     return sum((cost if bin < threshold else Fraction(not agreed) for bin, agreed in history), Fraction(0))
 
 
-@given(histories, st.sampled_from(COSTS) | st.floats(0, 1))
-def test_offline_finds_the_cheapest_threshold(history: list[tuple[int, bool]], cost: float) -> None:
+@given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_offline_finds_the_cheapest_threshold_and_of_equal_ones_the_highest(
+    history: list[tuple[int, bool]], cost: float
+) -> None:
     bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
     policy = Offline.fit(bins, agreed, bins=6, offload_cost=cost)
     paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
-    assert paid[policy.first] - min(paid) < 1e-12
+    assert policy.first == max(threshold for threshold in range(7) if paid[threshold] == min(paid))
     assert offloaded(policy) == [bin < policy.first for bin in range(6)]
-
-
-@given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
-def test_of_equally_cheap_thresholds_offline_takes_the_highest(history: list[tuple[int, bool]], cost: float) -> None:
-    bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
-    paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
-    cheapest = max(threshold for threshold in range(7) if paid[threshold] == min(paid))
-    assert Offline.fit(bins, agreed, bins=6, offload_cost=cost).first == cheapest
 
 
 def test_offline_is_built_from_history() -> None:
