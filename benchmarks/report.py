@@ -1,7 +1,11 @@
-"""Tables for a page, and the forms of their figures."""
+"""Tables for a page, the forms of their figures, and the best figures of the baseline."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +13,7 @@ from numpy.typing import ArrayLike
 from hinge.simulation import interval
 
 ABSENT = "–"
+BEFORE = "best before (baseline.json)"
 GOALS = ("", "goal", "measured", "", "detail")  # the header of a table that `goal` adds to
 LEFT = ("", "detail")  # columns of words
 SPREAD = "± half of the 95 % interval of the mean, and the 99th percentile of the runs"
@@ -58,3 +63,31 @@ def ratio(value: float) -> str:
     if value != value:
         return ABSENT
     return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+
+
+@cache
+def _baseline() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((Path(__file__).parent / "baseline.json").read_text("utf-8"))["regret"]
+    return rows
+
+
+def best_before(page: str, table: str, row: str) -> float:
+    """Return the best mean of a row in baseline.json, in the first table whose name begins so; NaN if it has none."""
+    for each in _baseline():
+        if each["page"] == page and each["row"] == row and each["table"].lower().startswith(table.lower()):
+            best = each["best"]
+            return float(best["cost"]["mean"] if "cost" in best else best["mean"])
+    return float("nan")
+
+
+def against(ours: float, before: float, digits: int = 0) -> str:
+    """Return the best figure before, and ours as a multiple of it."""
+    if before != before:
+        return ABSENT
+    return f"{before:.{digits}f}" + (f" ({ours / before:.2f}x)" if before > 0.0 else "")
+
+
+def geometric(ratios: Iterable[float]) -> float:
+    """Return the geometric mean of those that are numbers."""
+    known = [value for value in ratios if value == value]
+    return float(np.exp(np.mean(np.log(known)))) if known else float("nan")

@@ -16,6 +16,7 @@ from pathlib import Path
 SECTIONS = {  # the module of each page
     **{name: name for name in ("decide", "simulate", "faults", "gateway")},
     **{f"gate-{name}": f"gates.{name}" for name in ("overhead", "round_trip", "servers", "memory")},
+    "regret-thresholds": "regrets.thresholds",
     **{f"regret-{name}": f"regrets.{name}" for name in ("changes", "drift", "budgets", "targets", "forecasts", "warm")},
     **{f"regret-{name}": f"regrets.{name}" for name in ("logs", "traces", "pairs", "bins", "floor", "libraries")},
 }

@@ -71,12 +71,6 @@ def test_what_a_gate_is_made_of(gate: Any, policy: str, bins: str) -> None:
     assert made.policy.bins == made.bins.bins
 
 
-def test_an_accepted_threshold_is_where_it_says() -> None:
-    gate = Gate(Threshold(0.8))
-    assert [gate.decide(confidence=each).offload for each in (0.0, 0.7999, 0.8, 1.0)] == [True, True, False, False]
-    assert gate.explain(0.8).reason == "Bin 1 is accepted for good: the threshold is 0.8."
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

@@ -6,31 +6,31 @@ python -m tools.sizes
 import tempfile
 from pathlib import Path
 
-from hinge.embedded.twin import constants
 from tools.boards.cycles import Cycles, count_cycles
-from tools.boards.sizes import MODES, builds, doubles_of, size_of
-from tools.boards.targets import BOARDS
+from tools.boards.sizes import modes, size_of
+from tools.boards.targets import BOARDS, M0_CLANG
 
-CONSTANTS = constants(bins=16, alpha=0.52, offload_cost=0.45)  # no round number: those make shorter code
+MODES = modes(bins=16, offload_cost=0.45)  # no round number: those make shorter code
+TARGETS = (*BOARDS[:1], M0_CLANG, *BOARDS[1:])
 
 
 def main() -> None:
     """Measure and print."""
-    print("| bytes | " + " | ".join(target.name for target in BOARDS) + " | state |")
-    print("|---|" + "--:|" * (len(BOARDS) + 1))
-    for mode in MODES:
-        sizes = [size_of(target, mode, CONSTANTS) if builds(target, mode) else None for target in BOARDS]
-        codes = [str(size.code) if size else "–" for size in sizes]
-        print(f"| {mode} | " + " | ".join(codes) + f" | {sizes[0].state if sizes[0] else 0} |")
-    seals = [str(size_of(target, "table only", CONSTANTS, "seal.c").code) for target in BOARDS]
+    print("| bytes | " + " | ".join(target.name for target in TARGETS) + " | state |")
+    print("|---|" + "--:|" * (len(TARGETS) + 1))
+    for mode, settings in MODES.items():
+        sizes = [size_of(target, settings) for target in TARGETS]
+        print(f"| {mode} | " + " | ".join(str(size.code) for size in sizes) + f" | {sizes[0].state} |")
+    seals = [str(size_of(target, MODES["probation"], "seal.c").code) for target in TARGETS]
     print("| seal and check, of any | " + " | ".join(seals) + " | 4 |")
-    doubles = [str(doubles_of(target, CONSTANTS)) if builds(target, "sentinel") else "–" for target in BOARDS]
-    print("| doubles, by the compiler's library | " + " | ".join(doubles) + " | 0 |")
-    print("\n| cycles | -Os | -O2 |\n|---|--:|--:|")
+    columns = [(mode, flag) for mode in ("probation", "hi-lcb") for flag in ("-Os", "-O2")]
+    print(
+        "\n| cycles | " + " | ".join(f"{mode}, {flag}" for mode, flag in columns) + " |\n|---|" + "--:|" * len(columns)
+    )
     with tempfile.TemporaryDirectory() as folder:
-        columns = [count_cycles(flag, CONSTANTS, Path(folder)) for flag in ("-Os", "-O2")]
+        counts = [count_cycles(flag, MODES[mode], Path(folder)) for mode, flag in columns]
     for field in Cycles._fields:
-        print(f"| {field.replace('_', ' ')} | " + " | ".join(str(getattr(column, field)) for column in columns) + " |")
+        print(f"| {field.replace('_', ' ')} | " + " | ".join(str(getattr(count, field)) for count in counts) + " |")
 
 
 if __name__ == "__main__":

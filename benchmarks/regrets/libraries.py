@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
 from benchmarks.timing import in_turn, whole
-from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, UniformBins, load_trace, simulate
+from hinge import HILCB, Policy, Probation, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import HedgeHI
 from hinge.simulation import run_seeds
 from hinge.simulation.sources import ConstantPrice, Resampled
@@ -310,8 +310,7 @@ class Trial:
 
 def policies(cost: float, horizon: int) -> dict[str, Policy]:
     return {
-        "Sentinel": Sentinel(BINS, cost),
-        "Isotonic": Isotonic(BINS, ALPHA, cost),
+        "Probation": Probation(BINS, cost),
         "HI-LCB": HILCB(BINS, ALPHA, cost),
         "Thompson": Thompson(BINS, cost),
         "Hedge-HI": HedgeHI(horizon, BINS, cost),

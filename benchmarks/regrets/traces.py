@@ -1,4 +1,4 @@
-"""Isotonic against HI-LCB on every real trace, at costs from 0.1 to 0.9, on the same samples.
+"""The default policy against HI-LCB on every real trace, at costs from 0.1 to 0.9, on the same samples.
 
 At 256 bins agreement within a trace is not monotone, by chance alone, and the oracle that judges each bin by itself
 knows that chance; so there regret is also told against the best static threshold.
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.regrets import image_traces
 from benchmarks.report import SPREAD, spread
-from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate
+from hinge import HILCB, Gate, UniformBins, load_trace, simulate
 from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled
 from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
 
@@ -49,11 +49,11 @@ class Cell(NamedTuple):
 def cell(trace: str, cost: float, bins: int, learned: bool, runs: int) -> Cell:
     costs = BimodalPrice(cost - 0.05, cost + 0.05) if learned else ConstantPrice(cost)
     source, known = Resampled(load_trace(trace), UniformBins(bins), costs), None if learned else cost
-    results = simulate([HILCB(bins, 0.52, known), Isotonic(bins, offload_cost=known)], source, HORIZON, runs, seed=4)
+    results = simulate([HILCB(bins, 0.52, known), Gate(offload_cost=known, bins=bins)], source, HORIZON, runs, seed=4)
     setting = Problem(source.agreement.tolist(), cost, source.weights.tolist())
     threshold = HORIZON * max(0.0, float(threshold_costs(setting)[best_threshold(setting)] - oracle_cost(setting)))
     bound = structured_lower_bound(setting, horizon=HORIZON)
-    theirs, ours = (results[name].regret[:, -1] for name in ("hi-lcb", "isotonic"))
+    theirs, ours = (results[name].regret[:, -1] for name in ("hi-lcb", "probation"))
     return Cell(trace, cost, theirs, ours, threshold, bound)
 
 
@@ -85,13 +85,13 @@ def report(quick: bool) -> list[str]:
         "## Real traces",
         "",
         f"Pseudo-regret at T = {HORIZON}, {runs} runs, {SPREAD}; the same samples for both; HI-LCB",
-        "has α = 0.52. Then the ratio of means, Isotonic's mean less the regret of the best static threshold, and over",
-        "the structured lower bound (asymptotic: a regret below it at a finite horizon is no contradiction).",
+        "has α = 0.52. Then the ratio of means, Probation's mean less the regret of the best static threshold, and",
+        "over the structured lower bound (asymptotic: a regret below it at a finite horizon is no contradiction).",
         "",
     ]
     for bins, learned in ((16, False), (256, False), (16, True)):
         title = f"{bins} bins, {'learned' if learned else 'known'} cost"
         cells = [cell(trace, cost, bins, learned, runs) for trace in traces for cost in costs]
-        heads = "trace | cost | HI-LCB | Isotonic | ratio | less the threshold | over the bound"
+        heads = "trace | cost | HI-LCB | Probation | ratio | less the threshold | over the bound"
         lines += [f"### {title}", "", f"| {heads} |", "|---" * 7 + "|", *map(row, cells), "", verdict(title, cells), ""]
     return lines

@@ -1,16 +1,15 @@
-"""A warm start: what a log saves at each weight, if it is of the same stream, and what it costs if it is of another.
+"""A warm start: what a log saves if it is of the same stream, and what it costs if it is of another.
 
-Each device learns a log of 500 samples before its first one, with a weight; then come 100 000 samples. The policies are
-driven as objects, since a simulation starts every run from nothing.
+Each device learns a log of 500 samples before its first one; then come 100 000 samples. Policies are driven as objects,
+since a simulation starts every run from nothing.
 """
 
-from benchmarks.report import SPREAD, spread
-from hinge import HILCB, Isotonic, Policy, UniformBins, load_trace
+from benchmarks.report import ABSENT, BEFORE, SPREAD, against, best_before, geometric, spread
+from hinge import HILCB, Policy, Probation, UniformBins, load_trace
 from hinge.simulation import run_seeds
 from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON, LOG, BINS = 100_000, 500, 16
-WEIGHTS = (0.0, 0.01, 0.1, 0.3, 1.0)
 PAIRS = {  # the trace that comes, and those that logs are of
     "cifar10-vgg16": ("cifar10-vgg16", "fashion", "cifar100-resnet50"),
     "fashion": ("fashion", "cifar10-vgg16", "imagenet-mobilenet"),
@@ -21,12 +20,12 @@ def source(trace: str, cost: float) -> Resampled:
     return Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(cost))
 
 
-def started(policy: Policy, log: str, weight: float, cost: float, seed: int) -> Policy:
-    """A fresh copy, warmed by a log drawn with a seed of its own."""
+def started(policy: Policy, log: str | None, cost: float, seed: int) -> Policy:
+    """A fresh copy, warmed by a log drawn with a seed of its own, if there is one."""
     copy = policy.fresh()
-    if weight > 0:
+    if log is not None:
         chunk = next(source(log, cost).stream(seed + 1, LOG))
-        copy.learn_log(chunk.bins.tolist(), chunk.agreed.tolist(), weight=weight)
+        copy.learn_log(chunk.bins.tolist(), chunk.agreed.tolist())
     return copy
 
 
@@ -49,20 +48,25 @@ def report(quick: bool) -> list[str]:
     lines = [
         "## Warm start",
         "",
-        f"Regret after {HORIZON} samples, cost {cost}, {BINS} bins, {runs} runs, after a log of {LOG} samples that",
-        f"counted with a weight; {SPREAD}.",
+        f"Regret after {HORIZON} samples, cost {cost}, {BINS} bins, {runs} runs, after a log of {LOG} samples;",
+        f"{SPREAD}.",
         "",
-        f"| policy | trace | log of | {' | '.join(f'weight {weight:g}' for weight in WEIGHTS)} |",
-        "|---" * (len(WEIGHTS) + 3) + "|",
+        f"| policy | trace | log of | cold | warm | warm / cold | {BEFORE} |",
+        "|---" * 7 + "|",
     ]
-    seeds = run_seeds(7, runs)
-    for policy in (Isotonic(BINS, offload_cost=cost), HILCB(BINS, 0.52, cost)):
+    seeds, ratios = run_seeds(7, runs), list[float]()
+    for policy in (Probation(BINS, cost), HILCB(BINS, 0.52, cost)):
         for trace, logs in PAIRS.items():
             stream = source(trace, cost)
-            for log in logs if isinstance(policy, Isotonic) else logs[:1]:
-                cells = []
-                for weight in WEIGHTS:
-                    figures = [regret(started(policy, log, weight, cost, seed), stream, seed) for seed in seeds]
-                    cells.append(spread(figures, 1))
-                lines.append(f"| {policy.name} | {trace} | {log} | {' | '.join(cells)} |")
-    return [*lines, ""]
+            cold = [regret(started(policy, None, cost, seed), stream, seed) for seed in seeds]
+            for log in logs if isinstance(policy, Probation) else logs[:1]:
+                warm = [regret(started(policy, log, cost, seed), stream, seed) for seed in seeds]
+                mean, beside = sum(warm) / runs, ABSENT
+                if isinstance(policy, Probation):
+                    before = best_before("regret-warm", "Warm start", f"{trace}, log of {log}")
+                    ratios.append(mean / before)
+                    beside = against(mean, before, 1)
+                shown = f"{spread(cold, 1)} | {spread(warm, 1)} | {mean / (sum(cold) / runs):.2f} | {beside}"
+                lines.append(f"| {policy.name} | {trace} | {log} | {shown} |")
+    ratio = f"probation over the best before, geometric mean of {len(ratios)}: {geometric(ratios):.2f}."
+    return [*lines, "", ratio, ""]

@@ -14,13 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge import HILCBLite, OnnxModel, UniformBins, fashion, load_trace, max_softmax, simulate
-from hinge.embedded.twin import constants
-from hinge.simulation.sources import ConstantPrice, InOrder
+from hinge import OnnxModel, UniformBins, fashion, load_trace, max_softmax
+from hinge.embedded.twin import ProbationTwin
 from hinge.traces import Trace
 from tools.boards.targets import M0, defines
 
-BINS, ALPHA, OFFLOAD_COST = 16, 0.52, 0.5
+BINS, OFFLOAD_COST = 16, 0.5
 
 
 def quantised_stream() -> tuple[NDArray[np.int8], Trace]:
@@ -36,7 +35,7 @@ def board_decisions(confidences: NDArray[np.int8], agreed: NDArray[np.bool_]) ->
     """What the board decides, asked sample by sample."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "gate.elf")
-        M0.build("gate.c", program, ("-Os", *defines(constants(BINS, ALPHA, OFFLOAD_COST))))
+        M0.build("gate.c", program, ("-Os", *defines(ProbationTwin(BINS, OFFLOAD_COST).settings)))
         with subprocess.Popen(M0.command(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as board:
             return np.array([_asked(board, *sample) for sample in zip(confidences, agreed, strict=True)])
 
@@ -52,14 +51,16 @@ def _asked(board: "subprocess.Popen[bytes]", confidence: np.int8, agreed: np.boo
 
 
 def main() -> None:
-    """Compare the board with the simulator, decision for decision."""
+    """Compare the board with the twin, decision for decision."""
     confidences, trace = quantised_stream()
-    policy = HILCBLite(BINS, ALPHA, OFFLOAD_COST)
-    source = InOrder(trace, UniformBins(BINS), ConstantPrice(OFFLOAD_COST))
-    simulated = simulate([policy], source, len(trace), record_decisions=True)[policy.name].runs[0].decisions
+    twin, expected = ProbationTwin(BINS, OFFLOAD_COST), list[bool]()
+    for bin, agreed in zip(UniformBins(BINS).bin_many(trace.confidence), trace.agreed, strict=True):
+        expected.append(twin.decide(int(bin)))
+        if expected[-1]:
+            twin.learn(int(bin), bool(agreed))
     decided = board_decisions(confidences, trace.agreed)
     print(f"{len(decided)} samples, {decided.sum()} offloaded by the board")
-    print(f"{(decided == simulated).sum()} decisions equal those of the simulated {policy.name}")
+    print(f"{(decided == expected).sum()} decisions equal those of the twin")
 
 
 if __name__ == "__main__":

@@ -86,8 +86,7 @@ def nameless(policy: Policy) -> Any:
 
 def evidence(policy: Policy) -> list[list[float]]:
     """Return the sums of what a policy has learned."""
-    table = policy.state()["table"]
-    return [table[name] for name in policy.evidence]
+    return [policy.state()["table"][name] for name in policy.evidence]
 
 
 def restored(policy: Policy) -> Policy:
@@ -106,7 +105,7 @@ def fresh_copies_start_alike(policy: Policy) -> None:
     """A fresh copy of a policy that has learned knows nothing, and copies with one seed decide alike."""
     used, new = policy.fresh(1), policy.fresh(1)
     decided = play(used, 500)
-    require((new.time, used.time) == (0, 500), f"time is {new.time} at first and {used.time} after 500 samples")
+    require((new.time, used.time) == (0, 500), f"{used.time} of 500 samples are counted")
     require(nameless(used.fresh(1)) == nameless(new), "a fresh copy remembers something")
     require(used.fresh(1).id != new.id, "two copies share an id")
     require(play(new, 500) == decided, "two copies with the same seed differ")
@@ -174,7 +173,7 @@ def feedback_in_any_order(policy: Policy) -> None:
 def feedback_once(policy: Policy) -> None:
     """An offload is learned from once, or forgotten; nothing else is learned from, nor remembered for ever."""
     policy, stranger = policy.fresh(1), policy.fresh(1)
-    learned, forgotten = policy.overrule(0, True), policy.overrule(0, True)
+    learned, forgotten = (policy.overrule(0, True) for _ in range(2))
     policy.learn(learned, agreed=True, cost=0.5)
     before = {**policy.state(), "pending": []}
     policy.forget(forgotten)
@@ -183,10 +182,9 @@ def feedback_once(policy: Policy) -> None:
         refuses(policy, InvalidDecision, f"feedback for {wrong}", policy.learn, wrong, True, 0.5)
         refuses(policy, InvalidDecision, f"forgetting {wrong}", policy.forget, wrong)
     refuses(policy, TypeError, "a decision that is none", policy.learn, True, agreed=True)
-    for _ in range(MAX_PENDING + 2):
-        last = policy.overrule(0, True)
+    many = [policy.overrule(0, True) for _ in range(MAX_PENDING + 2)]
     require(len(policy.pending) <= MAX_PENDING, "decisions without feedback pile up")
-    policy.learn(last, agreed=True, cost=0.5)
+    policy.learn(many[-1], agreed=True, cost=0.5)
 
 
 def wrong_feedback_is_refused(policy: Policy) -> None:

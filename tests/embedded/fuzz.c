@@ -1,5 +1,5 @@
-/* For libFuzzer: any memory as a state, then any calls. Whatever it holds, nothing is undefined, time never goes back,
-   and what was learned is kept. */
+/* For libFuzzer: any memory as a state, then any calls. Whatever it holds, nothing is undefined, time goes back only
+   where all records are dropped, and nothing but the state is written. */
 #define HINGE_IMPLEMENTATION
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,46 +11,36 @@
     if (!(condition))    \
     abort()
 
-#ifdef HINGE_SENTINEL
 static void decide(struct hinge *state, uint8_t bin)
-{
-    const bool licensed = bin < HINGE_BINS && state->bins[bin].left;
-    const uint32_t before = state->time;
-    const bool offload = hinge_decide(state, bin);
-    CHECK(before < HINGE_CLOCK_END ? state->time == before + 1 || state->time == 1 : state->time <= before);
-    CHECK(!(licensed && offload));
-    CHECK(offload || state->bins[bin].left < state->bins[bin].granted || licensed);
-}
-#else
-static void decide(struct hinge *state, uint8_t bin)
-{
-    const uint32_t before = state->time;
-    const bool offload = hinge_decide(state, bin);
-    CHECK(before < HINGE_CLOCK_END ? state->time == before + 1 : state->time == before);
-    CHECK(offload == (bin >= HINGE_BINS || state->time >= state->bins[bin].expiry));
-}
-#endif
-
-static void learn(struct hinge *state, uint8_t bin, bool agreed, uint16_t cost)
 {
     const struct hinge before = *state;
-#ifdef HINGE_LEARNED_COST
-    hinge_learn(state, bin, agreed, cost);
+    const bool offload = hinge_decide(state, bin);
+    CHECK(state->time == before.time + (before.time < HINGE_CLOCK_END));
+#ifdef HINGE_PROBATION
+    CHECK(offload == (bin >= HINGE_BINS || !before.bins[bin].left));
 #else
-    (void)cost;
-    hinge_learn(state, bin, agreed);
+    CHECK(offload == (bin >= HINGE_BINS || state->time >= state->bins[bin].expiry));
 #endif
-    CHECK(state->time == before.time);
+}
+
+static void learn(struct hinge *state, uint8_t bin, bool agreed)
+{
+    const struct hinge before = *state;
+    hinge_learn(state, bin, agreed);
     if (bin >= HINGE_BINS) {
         CHECK(memcmp(state, &before, sizeof before) == 0);
         return;
     }
-#ifndef HINGE_SENTINEL
+#ifdef HINGE_PROBATION
+    CHECK(state->time == before.time || state->time == 1);
+    CHECK(state->bins[bin].left == state->bins[bin].granted && state->bins[bin].left <= 0x40000000u);
+#else
+    CHECK(state->time == before.time);
     CHECK(state->bins[bin].expiry >= 1);
+#endif
     CHECK(state->bins[bin].offloads >= 1);
     if (before.bins[bin].agreements <= before.bins[bin].offloads)
         CHECK(state->bins[bin].agreements <= state->bins[bin].offloads);
-#endif
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -69,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (data[0] & 1)
             decide(&state, bin);
         else
-            learn(&state, bin, (data[0] & 2) != 0, (uint16_t)(data[0] << 8 | data[1]));
+            learn(&state, bin, (data[0] & 2) != 0);
     }
     return 0;
 }

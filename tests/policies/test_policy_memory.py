@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from hinge import HILCB, HILCBLite, Policy, Thompson
-from hinge.policies import HILF, KL, AlwaysLocal, AlwaysRemote, HedgeHI, Need
-from hinge.policies.policy import OUTSTANDING
+from hinge import HILCB, Gate, HILCBLite, Policy, Probation, Thompson
+from hinge.policies import HILF, AlwaysLocal, AlwaysRemote, Discounted, HedgeHI, Need
+from hinge.policies.policy import MAX_PENDING
 
 pytestmark = pytest.mark.usefixtures("frozen")
 
@@ -21,13 +21,12 @@ LICENSED: dict[str, Callable[[], Policy]] = {
     "hi-lcb learned": lambda: HILCB(2, 0.001),
     "lite": lambda: HILCBLite(2, 0.001, 0.5),
     "lite learned": lambda: HILCBLite(2, 0.001),
-    "kl": lambda: KL(2, 0.001, 0.5),
-    "kl learned": lambda: KL(2, 0.001),
     "always-local": lambda: AlwaysLocal(2),
 }
 RANDOMISED: dict[str, Callable[[], Policy]] = {
     "thompson": lambda: Thompson(2, 0.5),
-    "thompson learned": lambda: Thompson(2),
+    "probation": lambda: Probation(2, 0.5),
+    "discounted": lambda: Discounted(2, 0.52, 0.5, 200),
     "hedge-hi": lambda: HedgeHI(10**6, 2, 0.5),
     "hedge-hi told": lambda: HedgeHI(10**6, 2),
     "hil-f": lambda: HILF(10**6, 2, 0.5),
@@ -102,14 +101,29 @@ def test_offloads_that_are_learned_leave_nothing(make: Callable[[], Policy]) -> 
     assert not policy.state()["pending"]
 
 
+def test_a_gate_that_forms_its_bins_leaves_nothing() -> None:
+    gate = Gate(budget=0.5)
+
+    def run(samples: int) -> None:
+        for sample in range(samples):
+            decision = gate.decide(confidence=sample % 64 / 64)
+            if decision.offload:
+                gate.learn(decision, sample % 64 > 31, cost=0.3)
+
+    run(5_000)
+    bytes, blocks = kept(run, 20_000)
+    assert bytes < 2 * ALLOWANCE
+    assert blocks < 100
+
+
 def test_feedback_that_never_comes_is_given_up_in_the_end() -> None:
     policy = AlwaysRemote(2)
     first = policy.decide(0)
-    for _ in range(OUTSTANDING - 1):
+    for _ in range(MAX_PENDING - 1):
         policy.decide(1)
     policy.learn(first, agreed=True, cost=0.5)  # still waiting
     second = policy.decide(0)
-    for _ in range(OUTSTANDING):
+    for _ in range(MAX_PENDING):
         policy.decide(1)
 
     def decide(samples: int) -> None:
@@ -119,6 +133,6 @@ def test_feedback_that_never_comes_is_given_up_in_the_end() -> None:
     bytes, blocks = kept(decide, 20_000)  # two objects and a record for each, that replace as many
     assert blocks < 100
     assert bytes < 1_000_000  # tracing sees the new ones only, and the dictionary now and then grows
-    assert len(policy.state()["pending"]) == OUTSTANDING
+    assert len(policy.state()["pending"]) == MAX_PENDING
     with pytest.raises(ValueError, match="waiting for feedback"):
         policy.learn(second, agreed=True, cost=0.5)

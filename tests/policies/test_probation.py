@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hinge.policies.probation
 from hinge import Probation
 from hinge.policies import Decision
+from hinge.policies.evidence import page
 from tests.policies.literal_probation import LiteralProbation
 
 
@@ -102,9 +106,72 @@ def test_it_decides_as_the_formulas_say(world: World) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_it_decides_as_the_formulas_say_in_a_million_samples(world: World) -> None:
-    for seed in range(2, 4):
-        for time, (decided, expected) in enumerate(run(Probation, world, 500_000 // len(WORLDS), seed)):
-            assert decided == expected, (seed, time)
+    for time, (decided, expected) in enumerate(run(Probation, world, 1_000_000 // len(WORLDS), seed=2)):
+        assert decided == expected, time
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=20), st.floats(0.02, 0.98), st.floats(0.02, 0.98))
+def test_a_step_of_pages_sum_is_no_larger_in_the_mean_than_that_of_a_coin(
+    values: list[float], suspected: float, weight: float
+) -> None:
+    """E e^step ≤ 1 for any X in [0, 1] with the usual mean, which is what bounds false alarms."""
+    chances = np.array([weight] + [(1.0 - weight) / (len(values) - 1)] * (len(values) - 1))
+    usual = float(chances @ values)
+    if 0.01 < usual < 0.99:
+        steps = [page(1e6, value, suspected, usual) - 1e6 for value in values]
+        assert float(chances @ np.exp(steps)) <= 1.0 + 1e-6
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def taught(policy: Probation, bin: int, *answers: bool) -> Probation:
+    for agreed in answers:
+        policy.learn(policy.overrule(bin, True), agreed)
+    return policy
+
+
+def test_it_says_why_in_one_sentence() -> None:
+    policy = Probation(4, 0.25)
+    assert str(policy.explain(1)) == "Bin 1 is offloaded: not yet compared; too few to tell whether accepting pays."
+    taught(policy, 1, True, False, False)
+    assert str(policy.explain(1)) == "Bin 1 is offloaded: 1 of 3 agreed; accepting pays above 75 %."
+    taught(policy, 2, *[True] * 30)
+    explanation = policy.explain(2)
+    left = explanation.samples_left
+    assert left is not None
+    assert (
+        str(explanation) == f"Bin 2 is accepted for {left} more samples: 30 of 30 agreed, and 1 of 3 in the bins below."
+    )
+    for _ in range(left):
+        assert not policy.decide(2).offload
+    assert str(policy.explain(2)) == "Bin 2 is due for an audit: 30 of 30 agreed."
+    assert policy.decide(2).offload
+    assert not policy.decide(2).offload, "the last licence is granted again until the audit's feedback comes"
+    policy.reprice(1.0)
+    taught(policy, 0, False)
+    assert str(policy.explain(0)) == "Bin 0 is accepted: a wrong answer costs no more than an offload."
+
+
+def test_it_counts_how_often_agreement_fell_everywhere() -> None:
+    policy = Probation(2, 0.2)
+    for answer in (True, False):
+        for bin in (0, 1) * 60:
+            decision = policy.decide(bin)
+            if decision.offload:
+                policy.learn(decision, answer)
+    for _ in range(40):
+        taught(policy, 0, False)
+    assert policy.alarms == {"agreement fell": 1}
+
+
+def test_a_price_that_moves_cuts_licences_and_never_lengthens_them() -> None:
+    policy = taught(Probation(1, 0.2), 0, *[True] * 50)
+    left = [policy.explain(0).samples_left or 0]
+    for price, extra in ((0.201, 0.0), (0.2, 0.5), (0.4, 0.0), (0.1, 0.0), (0.4, 0.0)):
+        policy.reprice(price, extra)
+        left.append(policy.explain(0).samples_left or 0)
+    assert left[0] == left[1] == left[2] == left[3] > left[4] == left[5] > 0
 
 
 # -- mutants ----------------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Every kind of source in one place, and every policy with a known and with a learned cost, for the tests beside."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from hinge import Policy, UniformBins
+from hinge import Gate, Policy, UniformBins
 from hinge.policies import policy_names
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.evaluate import INFORMED
@@ -75,9 +76,13 @@ def sources(bins: int) -> dict[str, Source]:
     }
 
 
+OWN: dict[str, dict[str, Any]] = {"threshold": {"threshold": 0.5}}  # settings that no source has
+
+
 def variants() -> list[tuple[str, bool]]:
-    """Every policy by name, with a known cost (False) and, where it can do without, with a learned one (True)."""
-    learning = [name for name in policy_names() if name not in INFORMED and _takes_a_cost(name)]
+    """Every policy by name, with a known cost (False) and, where it learns one by itself, with a learned one (True)."""
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
+    learning = [name for name in policy_names() if name not in INFORMED and _learns(policy_for(name, True, source, 10))]
     return [(name, False) for name in policy_names()] + [(name, True) for name in learning]
 
 
@@ -86,8 +91,10 @@ def policy_for(name: str, learned: bool, source: Source, horizon: int) -> Policy
     setting = source.before if isinstance(source, Drifting) else source
     if not isinstance(setting, Replay | Synthetic):
         raise TypeError(f"no policy can be fitted to {source!r}")
-    return lineup([name], setting, offload_cost=None if learned else 0.5, horizon=horizon)[name]
+    cost = None if learned else setting.mean_offload_cost
+    ready = lineup([name], setting, offload_cost=cost, horizon=horizon, **OWN.get(name, {}))[name]
+    return ready.policy if isinstance(ready, Gate) else ready
 
 
-def _takes_a_cost(name: str) -> bool:
-    return "offload_cost" in policy_for(name, False, Synthetic([0.2, 0.9], ConstantPrice(0.5)), 10).parameters
+def _learns(policy: Policy) -> bool:
+    return "offload_cost" in policy.parameters and policy.offload_cost is None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from hinge import HILCB, Gate, HILCBLite, Policy, Sentinel, Thompson
+from hinge import HILCB, Gate, HILCBLite, Policy, Probation, Thompson, UniformBins, load_trace
 from hinge.policies import AlwaysLocal, HedgeHI
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
 from hinge.simulation.sources import (
@@ -17,6 +17,7 @@ from hinge.simulation.sources import (
     ConstantPrice,
     Drifting,
     Samples,
+    Shuffled,
     Source,
     Sudden,
     Synthetic,
@@ -29,7 +30,7 @@ BINS = 6
 SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalPrice())
 
 
-def several(horizon: int) -> dict[str, Policy]:
+def several(horizon: int) -> dict[str, Policy | Gate]:
     names = ["hi-lcb", "hi-lcb-lite", "thompson", "hedge-hi", "oracle"]
     return lineup(names, SOURCE, offload_cost=0.5, horizon=horizon)
 
@@ -62,8 +63,8 @@ class Watched:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("policy", several(20_000).values(), ids=lambda policy: policy.name)
-def test_the_same_seed_gives_every_policy_the_same_samples(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", several(20_000).values(), ids=str)
+def test_the_same_seed_gives_every_policy_the_same_samples(policy: Policy | Gate) -> None:
     watched, expected = Watched(), Watched()
     simulate([policy], watched, 20_000, runs=2, seed=4, executor=Threads(1))
     simulate([AlwaysLocal(BINS)], expected, 20_000, runs=2, seed=4, executor=Threads(1))
@@ -245,11 +246,61 @@ def test_sums_are_written_down_at_the_times_asked_for() -> None:
         simulate([policy], source, 100, times=[5, 101])
 
 
-@pytest.mark.parametrize("policies", [HILCB(bins=3, offload_cost=0.5), Gate(HILCB(bins=3, offload_cost=0.5)), "hi-lcb"])
-def test_a_single_policy_belongs_in_a_list(policies: Any) -> None:
+@pytest.mark.parametrize("policy", [HILCB(3, offload_cost=0.5), Gate("hi-lcb", offload_cost=0.5, bins=3), "hi-lcb"])
+def test_a_single_policy_needs_no_list(policy: Any) -> None:
     source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=ConstantPrice(0.5))
-    with pytest.raises(TypeError, match=r"^simulate: policies must be a list .* put a single one in a list, got "):
-        simulate(policies, source, horizon=10)
+    one, listed = (simulate(given, source, horizon=500) for given in (policy, [policy]))
+    assert list(one) == ["hi-lcb"]
+    assert same_results(one, listed)
+
+
+# -- prices -----------------------------------------------------------------------------------------------------------
+
+
+def test_who_believes_another_price_is_named() -> None:
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.3))
+    for wrong in (HILCB(2, offload_cost=0.5), Gate(offload_cost=0.5, bins=2)):
+        with pytest.warns(UserWarning, match="decides by an offload cost of 0.5, but offloads cost 0.3 here"):
+            simulate([wrong], source, 100)
+    for right in ("probation", HILCB(2), Gate(bins=2), Gate(offload_cost=0.3, bins=2), AlwaysLocal(2)):
+        simulate([right], source, 100)  # every warning is an error in tests
+
+
+def test_a_gate_measures_the_price() -> None:
+    source = Synthetic([0.2, 0.75, 0.95], BimodalPrice(0.05, 0.15))
+    measured, known = Gate(bins=3), Gate(offload_cost=0.1, bins=3)
+    found = simulate({"measured": measured, "known": known}, source, 20_000, runs=4)
+    costs = {name: float(record.cost_per_sample[:, -1].mean()) for name, record in found.items()}
+    assert costs["known"] <= costs["measured"] + 0.001
+    assert costs["measured"] < 1.1 * costs["known"]
+
+
+# -- bins of a gate's own ---------------------------------------------------------------------------------------------
+
+
+def test_bins_that_fit_themselves_need_confidences() -> None:
+    with pytest.raises(ValueError, match="bins that fit themselves need a source with confidences"):
+        simulate([Gate(offload_cost=0.5)], Synthetic([0.2, 0.9], ConstantPrice(0.5)), 100)
+    with pytest.raises(ValueError, match=r"a gate has UniformBins\(bins=3\), but the source has 2 bins"):
+        simulate([Gate(offload_cost=0.5, bins=3)], Synthetic([0.2, 0.9], ConstantPrice(0.5)), 100)
+
+
+@pytest.mark.parametrize("settings", [{}, {"budget": 0.2}, {"bins": [0.3, 0.8, 0.99]}, {"policy": "hi-lcb"}])
+def test_a_gate_decides_as_in_the_simulator(settings: dict[str, Any]) -> None:
+    trace, horizon = load_trace("fashion"), 6_000
+    source = Shuffled(trace, UniformBins(16), ConstantPrice(0.1))
+    gate = Gate(offload_cost=0.1, **settings)
+    run = simulate({"gate": gate}, source, horizon, record_decisions=True, machine_code=False)["gate"].runs[0]
+    rows = np.concatenate([np.asarray(chunk.rows) for chunk in source.stream(run_seeds(0, 1)[0], horizon)])
+    decided = []
+    for confidence, agreed in zip(trace.confidence[rows].tolist(), trace.agreed[rows].tolist(), strict=True):
+        decision = gate.decide(confidence=confidence)
+        decided.append(decision.offload)
+        if decision.offload:
+            gate.learn(decision, agreed, 0.1)
+    assert run.decisions is not None
+    assert np.flatnonzero(run.decisions != np.array(decided)).tolist() == []
+    assert 0 < sum(decided) < horizon
 
 
 # -- sources of one's own ---------------------------------------------------------------------------------------------
@@ -303,7 +354,7 @@ def test_columns_of_other_types_are_converted() -> None:
 
 def test_who_is_told_the_cost_is_compared_with_an_oracle_that_is_told_it() -> None:
     source, horizon = Synthetic([0.3, 0.6, 0.9], BimodalPrice(0.1, 0.9)), 3_000
-    policies = {"told": Sentinel(3), "not told": Sentinel(3)}
+    policies = {"told": Probation(3, 0.5), "not told": Probation(3, 0.5)}
     found = simulate(policies, source, horizon, record_decisions=True, told_costs=["told"])
     chunk = next(iter(source.stream(run_seeds(0, 1)[0], horizon)))
     for name, record in found.items():
@@ -319,7 +370,7 @@ def test_who_is_told_the_cost_is_compared_with_an_oracle_that_is_told_it() -> No
 
 def test_regret_is_not_known_where_the_agreement_of_bins_is_not() -> None:
     settings = Synthetic([0.3, 0.9], BimodalPrice(0.1, 0.9)), Synthetic([0.9, 0.3], ConstantPrice(0.5))
-    source, policies = Drifting(*settings, Sudden()), {"told": Sentinel(2), "other": Sentinel(2)}
+    source, policies = Drifting(*settings, Sudden()), {"told": Probation(2, 0.5), "other": Probation(2, 0.5)}
     found = simulate(policies, source, 100, told_costs=["told"])
     assert np.isnan(found["told"].regret).all()
     assert np.isnan(found["told"].realised_regret).all()

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import hinge
-from hinge import HILCB, Gate, Isotonic, Trace, UniformBins, load_trace, write_trace
+from hinge import HILCB, EdgeBins, Gate, Probation, Threshold, Trace, UniformBins, load_trace, write_trace
 from hinge.cli.app import run
 from hinge.errors import UnknownName
 from hinge.simulation import Evaluation, simulate
-from hinge.simulation.evaluate import fitted_cost
+from hinge.simulation.evaluate import fitted_cost, halves
 from hinge.simulation.sources import ConstantPrice, InOrder, Resampled
+from hinge.theory import fit_threshold
 
-NAMES = ["isotonic", "hi-lcb", "oracle", "hedge-hi"]
+NAMES = ["probation", "hi-lcb", "oracle", "hedge-hi"]
 
 
 def uneven(rows: int = 3000) -> Trace:
@@ -51,7 +52,6 @@ def test_the_function_gives_what_the_command_prints(
     command = printed(capsys, "synthetic-cifar10", "--policies", ",".join(NAMES), "--runs", "3", *options)
     results = hinge.evaluate("synthetic-cifar10", NAMES, runs=3, **settings)
     assert results.figures() == command["policies"]
-    assert results.warnings() == command["warnings"]
     assert (len(results.trace), results.offload_cost) == (command["samples"], command["offload_cost"])
     assert results.complete
 
@@ -59,9 +59,9 @@ def test_the_function_gives_what_the_command_prints(
 @pytest.mark.medium
 def test_a_log_with_costs_is_learned_by_the_policies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_trace(uneven(), tmp_path / "log.csv")
-    results = hinge.evaluate(tmp_path / "log.csv", ["isotonic"], runs=2)
+    results = hinge.evaluate(tmp_path / "log.csv", ["probation"], runs=2)
     assert results.offload_cost is None
-    command = printed(capsys, str(tmp_path / "log.csv"), "--policies", "isotonic", "--runs", "2")
+    command = printed(capsys, str(tmp_path / "log.csv"), "--policies", "probation", "--runs", "2")
     assert results.figures() == command["policies"]
 
 
@@ -88,35 +88,87 @@ def test_scores_are_measured_as_asked() -> None:
 
 
 def test_policies_by_name_and_object_and_gate_give_the_same() -> None:
-    policy = HILCB(bins=8, alpha=0.6, offload_cost=0.4)
-    kinds: list[Any] = ["hi-lcb", policy, Gate(policy.fresh())]
-    settings: dict[str, Any] = {"offload_cost": 0.4, "alpha": 0.6, "bins": 8, "runs": 2}
-    figures = [hinge.evaluate("synthetic-cifar10", [kind], **settings).figures() for kind in kinds]
+    kinds: list[Any] = ["probation", Gate(offload_cost=0.4)]
+    figures = [hinge.evaluate("synthetic-cifar10", [kind], 0.4, runs=2).figures() for kind in kinds]
+    assert figures[0] == figures[1]
+    policy = HILCB(bins=8, offload_cost=0.4)
+    kinds = ["hi-lcb", policy, Gate(policy.fresh())]
+    figures = [hinge.evaluate("synthetic-cifar10", [kind], 0.4, bins=8, runs=2).figures() for kind in kinds]
     assert figures[0] == figures[1] == figures[2]
 
 
-def test_bins_are_those_of_the_first_policy_or_gate() -> None:
-    quantiles = hinge.QuantileBins.fit(load_trace("synthetic-cifar10").confidence, 6)
-    gate = Gate(Isotonic(bins=6, offload_cost=0.5), bins=quantiles)
-    results = hinge.evaluate("synthetic-cifar10", ["oracle", gate], 0.5, runs=1)
-    assert results.bins == quantiles
-    assert hinge.evaluate("synthetic-cifar10", [HILCB(bins=5, offload_cost=0.5)], 0.5, runs=1).bins == UniformBins(5)
-    assert hinge.evaluate("synthetic-cifar10", ["oracle"], 0.5, runs=1).bins == UniformBins(16)
-    with pytest.raises(ValueError, match="a gate has QuantileBins"):
-        hinge.evaluate("synthetic-cifar10", [gate], 0.5, bins=6)
+def test_policies_and_gates_have_bins_of_their_own() -> None:
+    several: dict[str, Any] = {
+        "five": HILCB(bins=5, offload_cost=0.5),
+        "edges": Gate(Probation(3, 0.5), bins=EdgeBins([0.5, 0.9])),
+        "fixed": Threshold(0.7),
+        "oracle": "oracle",
+    }
+    found = hinge.evaluate("synthetic-cifar10", several, 0.5, runs=1)
+    for name, policy in several.items():
+        alone = hinge.evaluate("synthetic-cifar10", {name: policy}, 0.5, runs=1)
+        assert alone[name].cost_per_sample.tolist() == found[name].cost_per_sample.tolist()
+    trace = load_trace("synthetic-cifar10")
+    fixed = np.where(trace.confidence < 0.7, 0.5, 1.0 - trace.agreed)
+    assert found["fixed"].cost_per_sample[0, -1] == pytest.approx(fixed.mean())
+    assert found.bins == UniformBins(16)
+
+
+def test_the_lineup_is_beside_the_best_threshold() -> None:
+    found = hinge.evaluate("fashion", offload_cost=0.1, runs=1)
+    names = ["probation", "probation-16", "hi-lcb", "threshold", "always-local", "always-remote", "oracle"]
+    assert list(found) == names
+    assert found.best is not None
+    threshold, least = found.best
+    trace = found.trace
+    assert isinstance(trace, Trace)
+    assert least == pytest.approx(np.where(trace.confidence < threshold, 0.1, 1.0 - trace.agreed).mean())
+    for row in found.figures():
+        assert row["over_threshold"] == pytest.approx(row["cost_per_sample"] / least)
+        assert "regret" not in row
+    costs = {row["policy"]: row["over_threshold"] for row in found.figures()}
+    assert 1.0 <= costs["threshold"] < 1.03  # fitted on the other half
+    assert costs["threshold"] < costs["probation"] < 1.1
+    assert found.to_frame().column("policy").to_pylist() == names
+
+
+def test_a_threshold_is_tried_on_the_half_that_it_was_not_fitted_on() -> None:
+    """A log in which each half speaks for another threshold."""
+    trace = load_trace("synthetic-cifar10")
+    whole = hinge.evaluate(trace, ["threshold"], 0.3, runs=1)
+    costs = []
+    one, other = halves(trace, 0)
+    for fitted, tried in ((one, other), (other, one)):
+        threshold, _ = fit_threshold(fitted.confidence, fitted.agreed, 0.3)
+        costs.append(np.where(tried.confidence < threshold, 0.3, 1.0 - tried.agreed))
+    assert whole["threshold"].cost_per_sample[0, -1] == pytest.approx(np.concatenate(costs).mean())
+
+
+def test_a_budget_is_kept_and_a_target_is_held() -> None:
+    found = hinge.evaluate("cifar10-vgg16", ["probation", "hi-lcb-lite"], 0.05, budget=0.2, target=0.9, runs=1)
+    assert found["probation"].offload_fraction[0, -1] <= 0.2
+    assert found["target"].accuracy[0, -1] >= 0.9
+
+
+def test_the_verdict_is_what_is_recommended() -> None:
+    found = hinge.evaluate("fashion", ["always-local"], 0.15, runs=1)
+    assert found.recommendation is not None
+    assert found.verdict == str(found.recommendation)
+    few = Trace([0.9, 0.2] * 10, [1, 1] * 10, [1, 2] * 10)
+    assert hinge.evaluate(few, ["always-local"], 0.15, runs=1).verdict.startswith("Nothing is recommended")
 
 
 def test_a_dict_names_policies_apart() -> None:
-    pair = {"careful": HILCB(offload_cost=0.5, alpha=1.0), "bold": "hi-lcb"}
+    pair: dict[str, Any] = {"careful": HILCB(offload_cost=0.5, alpha=1.0), "bold": "hi-lcb"}
     assert list(hinge.evaluate("synthetic-cifar10", pair, 0.5, runs=1)) == ["careful", "bold"]
-    with pytest.raises(ValueError, match="need a dict that names them apart, got \\['hi-lcb'\\]"):
+    with pytest.raises(ValueError, match="need a dict that names them apart, got \\['hi-lcb', 'hi-lcb'\\]"):
         hinge.evaluate("synthetic-cifar10", ["hi-lcb", HILCB(offload_cost=0.5)], 0.5)
 
 
 @pytest.mark.slow
 def test_all_are_all_and_the_table_has_a_line_for_each() -> None:
-    results = hinge.evaluate("synthetic-cifar10", offload_cost=0.5, runs=1, horizon=500)
-    assert {"isotonic", "hi-lcb", "oracle", "always-local"} <= {*results}
+    results = hinge.evaluate("synthetic-cifar10", "all", offload_cost=0.5, runs=1, horizon=500)
+    assert {"probation", "hi-lcb", "oracle", "threshold", "always-local"} <= {*results}
     lines = str(results).splitlines()
     assert {line.split()[0] for line in lines} == {"policy", *results}
     costs = [float(line.split()[1]) for line in lines[1:]]
@@ -160,7 +212,7 @@ def test_what_is_interrupted_is_marked(runs_done: int) -> None:
         if len(reports) == runs_done:
             raise KeyboardInterrupt
 
-    results = hinge.evaluate("synthetic-cifar10", ["isotonic"], 0.3, runs=3, progress=stop)
+    results = hinge.evaluate("synthetic-cifar10", ["probation"], 0.3, runs=3, progress=stop)
     assert not results.complete
     assert results.shuffled is not None
     assert not results.shuffled.complete
@@ -183,7 +235,7 @@ def cheapest(trace: Trace, bins: UniformBins) -> float:
 
 def test_the_oracle_knows_the_cost_of_every_bin() -> None:
     trace, bins = uneven(), UniformBins(5)
-    results = hinge.evaluate(trace, ["oracle", "hi-lcb", "isotonic", "always-local"], bins=bins, runs=1)
+    results = hinge.evaluate(trace, ["oracle", "hi-lcb", "probation", "always-local"], bins=bins, runs=1)
     least = cheapest(trace, bins)
     for record in results.values():
         paid = float(record.cost_per_sample[0, -1]) * len(trace)

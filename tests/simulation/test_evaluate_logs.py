@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hinge
-from hinge import Sentinel, Trace, UniformBins, load_trace, simulate
+from hinge import Probation, Trace, UniformBins, load_trace, simulate
 from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.simulation.engine import run_seeds
@@ -16,7 +16,7 @@ from hinge.simulation.sources import ConstantPrice, InOrder, Synthetic
 from hinge.theory import Estimate
 from hinge.traces import Log
 
-NAMES = ["sentinel", "hi-lcb", "static", "always-local", "always-remote", "oracle"]
+NAMES = ["probation", "hi-lcb", "always-local", "always-remote", "oracle"]
 
 
 USUAL = UniformBins(16)
@@ -26,8 +26,8 @@ def logged(name: str, offload_cost: float, bins: Bins = USUAL) -> tuple[Trace, L
     """A trace, and the log that the default policy leaves of it."""
     trace = load_trace(name)
     source = InOrder(trace, bins, ConstantPrice(offload_cost))
-    policy = Sentinel(bins.bins, offload_cost)
-    (run,) = simulate([policy], source, len(trace), 1, record_decisions=True)["sentinel"].runs
+    policy = Probation(bins.bins, offload_cost)
+    (run,) = simulate([policy], source, len(trace), 1, record_decisions=True)["probation"].runs
     remote = trace.remote.astype(object)
     remote[~np.asarray(run.decisions)] = None
     return trace, Log(trace.confidence, trace.local, remote, bin=trace.bins_by(bins))
@@ -63,8 +63,6 @@ def test_the_bins_are_those_of_the_device_that_decided() -> None:
     several = "decided on the samples of bin 15 in several bins of its own: give those; or, if"
     with pytest.raises(InvalidTrace, match=several):
         hinge.evaluate(log, ["always-local"], 0.1, runs=1, bins=16)
-    with pytest.raises(InvalidTrace, match=several):
-        hinge.evaluate(log, [Sentinel(16, 0.1)], 0.1, runs=1)
 
 
 def test_usual_bins_that_part_samples_as_finely_stay() -> None:
@@ -124,7 +122,7 @@ def test_files_and_frames_with_gaps_are_logs_under_any_name(tmp_path: Path) -> N
     lines = [f"{score};{local};{remote or ''}" for score, local, remote in zip(*frame.values(), strict=True)]
     path.write_text("\n".join(["score;Local;Remote", *lines]))
     columns = {"confidence": "score"}
-    found = [hinge.evaluate(each, ["sentinel"], 0.5, columns=columns, runs=1) for each in (frame, path)]
+    found = [hinge.evaluate(each, ["probation"], 0.5, columns=columns, runs=1) for each in (frame, path)]
     assert found[0].figures() == found[1].figures()
     assert found[0].estimate is not None
     assert found[0].estimate.unknown == [14]
@@ -138,7 +136,7 @@ def test_what_a_log_makes_likely_can_be_simulated() -> None:
     assert source.weights.tolist() == [0.25, 0.75]
     assert source.agreement.tolist() == [0.5, 1.0]
     log = Log([0.1] * 10 + [0.9] * 10, [1] * 20, [0] * 10 + [1] * 5 + [None] * 5)
-    evaluated = hinge.evaluate(log, ["sentinel"], 0.3, bins=2, runs=1)
+    evaluated = hinge.evaluate(log, ["probation"], 0.3, bins=2, runs=1)
     assert isinstance(evaluated.source, Synthetic)
     assert evaluated.source.agreement.tolist() == [0.0, 1.0]
     trace = load_trace("synthetic-cifar10")

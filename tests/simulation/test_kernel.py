@@ -15,8 +15,20 @@ import pytest
 
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
-from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import MANY, Book, Told, compiled, digest, loop, machine_table, pays, player
+from hinge.policies.policy import KEPT, Functions
+from hinge.simulation.kernel import (
+    MANY,
+    Book,
+    Features,
+    Parts,
+    Told,
+    compiled,
+    digest,
+    loop,
+    machine_table,
+    pays,
+    player,
+)
 from hinge.simulation.sources import Samples
 
 
@@ -24,11 +36,12 @@ def expires(table: Any, bin: int, time: int) -> bool:
     return bool(time >= table.expiry[bin])
 
 
-def learns_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Nothing."""
+def learns_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
+    return KEPT
 
 
-FUNCTIONS = Functions(expires, note_nothing, learns_nothing)
+FUNCTIONS = Functions(expires, learns_nothing)
+PLAIN = Features()
 
 
 def function(code: Callable[..., Any]) -> FunctionType:
@@ -55,16 +68,17 @@ def test_no_thread_gets_a_loop_before_its_functions_are_registered(monkeypatch: 
         return register
 
     monkeypatch.setattr("numba.extending.register_jitable", slowly)
-    other = threading.Thread(target=loop, args=(FUNCTIONS, True))
+    other = threading.Thread(target=loop, args=(FUNCTIONS, PLAIN, True))
     other.start()
     assert begun.wait(60)
-    loop(FUNCTIONS, True)
+    loop(FUNCTIONS, PLAIN, True)
     assert expires in registered  # else compiling it fails: the other thread has only announced it
     other.join()
 
 
 def test_the_same_functions_have_one_loop() -> None:
-    assert loop(FUNCTIONS, False) is loop(FUNCTIONS, False)
+    assert loop(FUNCTIONS, PLAIN, False) is loop(FUNCTIONS, PLAIN, False)
+    assert loop(FUNCTIONS, PLAIN, False) is not loop(FUNCTIONS, Features(fitted=True), False)
 
 
 def with_global(number: float) -> Any:
@@ -98,9 +112,9 @@ def test_the_digest_changes_with_the_module(using: Callable[[float], Any]) -> No
     assert digest([moved]) != digest([using(1.0)])
 
 
-@pytest.mark.parametrize("record", [Samples, Told, Book])
+@pytest.mark.parametrize("record", [Samples, Told, Book, Parts])
 def test_the_digest_changes_with_the_module_of_a_record(record: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = function(player(FUNCTIONS))
+    play = function(player(FUNCTIONS, PLAIN))
     before = digest([play])
     monkeypatch.setattr(record, "__module__", "elsewhere")
     assert digest([play]) != before
@@ -108,27 +122,27 @@ def test_the_digest_changes_with_the_module_of_a_record(record: type, monkeypatc
 
 def test_the_digest_changes_with_a_function_inside() -> None:
     names = [
-        getattr(loop(FUNCTIONS._replace(learns=learns), True), "__qualname__", "")
+        getattr(loop(FUNCTIONS._replace(learns=learns), PLAIN, True), "__qualname__", "")
         for learns in (learns_nothing, spends)
     ]
     assert names[0].startswith("play_")
     assert names[0] != names[1]
 
 
-def spends(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+def spends(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
     table.expiry[bin] = 0
+    return KEPT
 
 
 @pytest.mark.slow
 def test_a_compiled_loop_is_read_from_disk_by_the_next_process(tmp_path: Path) -> None:
-    """Also one around nested closures, as budgets have them."""
     script = """
-from hinge import Isotonic, at_most, simulate
-from hinge.simulation.kernel import loop
+from hinge import HILCB, simulate
+from hinge.simulation.kernel import Features, loop
 from hinge.simulation.sources import ConstantPrice, Synthetic
-policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
+policy = HILCB(2, offload_cost=0.5)
 simulate([policy], Synthetic([0.2, 0.9], ConstantPrice(0.5)), 1000, machine_code=True)
-print(sum(loop(policy.fresh().functions, True).stats.cache_hits.values()))
+print(sum(loop(policy.functions, Features(), True).stats.cache_hits.values()))
 """
     seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
     assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, seeds) == [0, 1]
@@ -136,12 +150,13 @@ print(sum(loop(policy.fresh().functions, True).stats.cache_hits.values()))
 
 def test_samples_are_compiled_if_they_are_many_or_the_loop_is_compiled_already() -> None:
     functions = FUNCTIONS._replace(learns=with_closure(3.0))
-    assert [pays(samples, functions) for samples in (1, MANY, MANY + 1)] == [False, False, True]
-    loop(functions, False)
-    assert not pays(1, functions)
-    loop(functions, True)
-    assert pays(1, functions)
-    assert not pays(1, functions._replace(learns=with_closure(4.0)))
+    assert [pays(samples, functions, PLAIN) for samples in (1, MANY, MANY + 1)] == [False, False, True]
+    loop(functions, PLAIN, False)
+    assert not pays(1, functions, PLAIN)
+    loop(functions, PLAIN, True)
+    assert pays(1, functions, PLAIN)
+    assert not pays(1, functions, Features(fitted=True))
+    assert not pays(1, functions._replace(learns=with_closure(4.0)), PLAIN)
 
 
 def test_without_numba_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

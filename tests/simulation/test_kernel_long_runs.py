@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hinge import build
-from hinge.policies.hedge import ThresholdPolicy
+from hinge.policies.baselines import ThresholdPolicy
 from hinge.simulation.engine import Player
 from hinge.simulation.sources import ConstantPrice, Synthetic
 
@@ -21,9 +21,9 @@ def test_weights_stay_weights_over_ten_million_samples(name: str) -> None:
     player = Player(policy, source, np.array([HORIZON]), 0, machine_code=True)
     for chunk in source.stream(1, HORIZON):
         player.play(chunk)
-        assert np.isfinite(player.table.losses).all()
-        assert np.isfinite(player.table.weights).all()
-        assert player.table.weights.max() > 0.0
+        assert np.isfinite(player.parts.policy.losses).all()
+        assert np.isfinite(player.parts.policy.weights).all()
+        assert player.parts.policy.weights.max() > 0.0
     assert player.time == HORIZON
     assert math.isfinite(player.book.sums[0])
     assert player.book.sums[1] / HORIZON == pytest.approx(0.5, abs=0.05)  # it has learned which of the two to offload

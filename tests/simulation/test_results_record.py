@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge import HILCB, HILCBLite, Isotonic, Policy, UniformBins
+from hinge import HILCB, HILCBLite, Policy, Probation, UniformBins
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation import checkpoints, interval, lineup, simulate
 from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled, Synthetic
@@ -195,7 +195,7 @@ def test_a_summary_holds_the_figures_at_the_horizon() -> None:
 @pytest.mark.medium
 def test_a_drawing_has_every_curve_with_its_interval(tmp_path: Path) -> None:
     source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
-    results = simulate([HILCB(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)], source, 200, runs=4)
+    results = simulate([HILCB(bins=2, offload_cost=0.5), Probation(bins=2, offload_cost=0.5)], source, 200, runs=4)
     regret, cost, offloads = results.panels()
     assert [panel.y for panel in (regret, cost, offloads)] == ["regret", "cost per sample", "share offloaded"]
     for curve in regret.curves:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import QuantileBins, UniformBins, simulate
+from hinge import UniformBins, simulate
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation.sources import (
     BimodalPrice,
@@ -143,12 +143,6 @@ def test_without_labels_nothing_is_said_about_the_truth() -> None:
     chunk = next(Resampled(numbered(100, with_truth=False), BINNING).stream(1, 10))
     assert chunk.local_right is None
     assert chunk.remote_right is None
-
-
-def test_quantile_bins_arrive_alike() -> None:
-    trace = load_trace("synthetic-imagenet")
-    source = Resampled(trace, QuantileBins.fit(trace.confidence, 5), ConstantPrice(0.5))
-    assert source.weights == pytest.approx(0.2, abs=0.001)
 
 
 def test_the_rows_are_told_to_who_fits_on_them() -> None:

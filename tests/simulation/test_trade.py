@@ -2,21 +2,22 @@
 
 import json
 from dataclasses import astuple, replace
-from importlib import import_module
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hinge
-from hinge import Trace, UniformBins, load_trace, simulate
-from hinge.simulation import Trade, lineup, run_seeds, trade
+from hinge import Gate, Trace, UniformBins, load_trace, simulate
+from hinge.simulation import Trade, recommend, trade
+from hinge.simulation.evaluate import fitted_cost, halves
 from hinge.simulation.sources import ConstantPrice, InOrder, Resampled, Synthetic
-from hinge.simulation.trade import OFFLOAD_COSTS, Point
+from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Point, Recommendation
+from hinge.theory import fit_threshold
 
 FEW = (0.05, 0.3, 0.9)
-SHORT = 19  # runs of 500 samples
+SHORT = 10  # runs of 500 samples
 
 
 @pytest.fixture(scope="module")
@@ -24,44 +25,39 @@ def fashion() -> Trade:
     return trade("fashion", machine_code=False)
 
 
-def named(found: Trade) -> dict[str, tuple[Point, ...]]:
-    return {
-        "always-local": found.local,
-        "always-remote": found.remote,
-        "oracle": found.oracle,
-        found.policy: found.gate,
-    }
-
-
 def test_where_the_remote_was_taken_for_the_truth_nothing_is_called_right() -> None:
     found = trade("objects-yolox", offload_costs=(0.1,), machine_code=False)
-    assert f"sentinel agrees with the remote in {100 * found.gate[0].agreement:.1f} %" in found.sentence
+    assert f"probation agrees with the remote in {100 * found.gate[0].agreement:.1f} %" in found.sentence
     assert "right" not in found.sentence
     assert [*next(found.rows())][-1] == "agrees"
 
 
-@pytest.mark.medium
-@pytest.mark.parametrize("policy", ["sentinel", "hi-lcb"])
-@pytest.mark.parametrize("bins", [16, 5])
-def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> None:
+@pytest.mark.parametrize("bins", [None, 5])
+def test_every_rule_costs_what_it_pays_on_the_log(bins: int | None) -> None:
     trace = load_trace("cifar100-resnet18-calibrated")
-    found = trade(trace, policy, bins=bins, offload_costs=FEW, machine_code=False)
+    found = trade(trace, bins=bins, offload_costs=FEW, machine_code=False)
+    right, sure, agreed = trace.local_right, trace.confidence, trace.agreed
+    assert right is not None
     for place, cost in enumerate(FEW):
-        source = InOrder(trace, UniformBins(bins), ConstantPrice(cost))
-        ready = lineup(named(found), source, offload_cost=cost, horizon=len(trace))
-        for name, record in simulate(ready, source, len(trace), machine_code=False).items():
-            point, figures = named(found)[name][place], record.summary()
-            assert point.offload_cost == cost
-            assert point.cost_per_sample == pytest.approx(figures["cost_per_sample"], abs=1e-9)
-            assert point.offload_fraction == pytest.approx(figures["offload_fraction"], abs=1e-9)
-            assert point.agreement == pytest.approx(figures["accuracy"], abs=1e-9)
-            assert point.true_accuracy == pytest.approx(figures["true_accuracy"], abs=1e-9)
+        source = InOrder(trace, UniformBins(16), ConstantPrice(cost))
+        figures = simulate([Gate(offload_cost=cost, bins=bins)], source, len(trace))["probation"].summary()
+        point = found.gate[place]
+        assert (point.cost_per_sample, point.agreement) == (figures["cost_per_sample"], figures["accuracy"])
+        assert point.true_accuracy == figures["true_accuracy"]
+        assert found.local[place].cost_per_sample == pytest.approx(1.0 - agreed.mean())
+        assert found.local[place].true_accuracy == pytest.approx(right.mean())
+        assert found.remote[place].cost_per_sample == pytest.approx(cost)
+        asked = sure < fit_threshold(sure, agreed, cost)[0]
+        best = found.threshold[place]
+        assert best.cost_per_sample == pytest.approx(np.where(asked, cost, 1.0 - agreed).mean())
+        assert best.cost_per_sample <= min(point.cost_per_sample, 1.0 - agreed.mean(), cost) + 1e-12
+        assert best.offload_fraction == pytest.approx(asked.mean())
 
 
-def test_the_oracle_is_the_best_of_all_rules_for_bins() -> None:
+def test_on_bins_the_best_threshold_is_the_best_of_all() -> None:
     weights, agreement = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.7, 0.95])
     found = trade(Synthetic(agreement, ConstantPrice(0.5), weights), offload_costs=FEW, machine_code=False)
-    for point in found.oracle:
+    for point in found.threshold:
         rules = np.indices((2, 2, 2)).reshape(3, -1).T
         costs = [weights @ np.where(rule, point.offload_cost, 1 - agreement) for rule in rules]
         assert point.cost_per_sample == pytest.approx(min(costs))
@@ -81,7 +77,7 @@ def test_a_break_even_lies_where_straight_lines_cross() -> None:
     def points(*costs: float) -> tuple[Point, ...]:
         return tuple(Point(price, cost, 0.5, 0.9, None) for price, cost in zip((0.1, 0.3, 0.5), costs, strict=True))
 
-    found = Trade("sentinel", points(0.1, 0.2, 0.4), points(0.3, 0.3, 0.3), points(0.1, 0.3, 0.5), points(0, 0, 0))
+    found = Trade("probation", points(0.1, 0.2, 0.4), points(0.3, 0.3, 0.3), points(0.1, 0.3, 0.5), points(0, 0, 0))
     assert found.remote_until == 0.1
     assert found.local_from == pytest.approx(0.4)
     assert [round(found.saving(price)[0], 9) for price in (0.3, 0.5)] == [round(1 / 3, 9), round(-1 / 3, 9)]
@@ -91,10 +87,10 @@ def test_a_break_even_lies_where_straight_lines_cross() -> None:
 
 def test_beside_local_alone_that_costs_nothing_every_offload_is_more() -> None:
     free, paid = Point(0.1, 0.0, 0.0, 1.0, None), Point(0.1, 0.02, 0.2, 1.0, None)
-    found = Trade("sentinel", (paid,), (free,), (Point(0.1, 0.1, 1.0, 1.0, None),), (free,))
+    found = Trade("probation", (paid,), (free,), (Point(0.1, 0.1, 1.0, 1.0, None),), (free,))
     assert found.compared(0.1) == "more than local alone, which costs nothing"
     assert next(found.rows())["saves"] == "nothing"
-    assert Trade("sentinel", (free,), (free,), (paid,), (free,)).compared(0.1) == "as much as local alone"
+    assert Trade("probation", (free,), (free,), (paid,), (free,)).compared(0.1) == "as much as local alone"
 
 
 @pytest.mark.medium
@@ -108,7 +104,7 @@ def test_the_headline_is_the_highest_price_that_keeps_nine_tenths_of_what_the_re
     kept = {point.offload_cost: (point.quality - local) / (remote - local) for point in fashion.gate}
     assert kept[best.offload_cost] >= 0.9
     assert all(share < 0.9 for cost, share in kept.items() if cost > best.offload_cost)
-    assert f"At an offload cost of {best.offload_cost:g}, sentinel is right in {100 * best.quality:.1f} %" in str(
+    assert f"At an offload cost of {best.offload_cost:g}, probation is right in {100 * best.quality:.1f} %" in str(
         fashion
     )
 
@@ -118,7 +114,7 @@ def by_hand(*gate: tuple[float, float, float]) -> Trade:
     prices = [price for price, _, _ in gate]
     local = tuple(Point(price, 0.4, 0.0, 0.6, None) for price in prices)
     remote = tuple(Point(price, price, 1.0, 1.0, None) for price in prices)
-    return Trade("sentinel", tuple(Point(p, cost, 0.5, agrees, None) for p, cost, agrees in gate), local, remote, ())
+    return Trade("probation", tuple(Point(p, cost, 0.5, agrees, None) for p, cost, agrees in gate), local, remote, ())
 
 
 def test_the_headline_is_at_a_price_at_which_something_is_gained() -> None:
@@ -143,13 +139,13 @@ def test_a_price_at_which_nothing_is_gained_is_not_the_headline() -> None:
     assert "Nothing is gained" in found.sentence
     little = by_hand((0.1, 0.1, 1.0), (0.3, 0.299, 0.97), (0.5, 0.41, 0.7))  # 0.3 % less than remote alone
     assert (little.headline, little.price) == (None, (0.3, "cheapest"))
-    assert "At no price sentinel keeps 90 % of what the remote adds and saves at least 1 % (" in little.sentence
+    assert "At no price probation keeps 90 % of what the remote adds and saves at least 1 % (" in little.sentence
 
 
 def test_what_costs_less_than_one_of_both_alone_is_not_said_to_cost_more() -> None:
     found = by_hand((0.1, 0.11, 1.0), (0.7, 0.41, 0.7))  # less than remote alone, but more than local alone
     assert found.gate[1].cost_per_sample < found.remote[1].cost_per_sample
-    none = "at no offload cost from 0.1 to 0.7 does sentinel cost less than the cheaper of local and remote alone"
+    none = "at no offload cost from 0.1 to 0.7 does probation cost less than the cheaper of local and remote alone"
     assert none in found.sentence
 
 
@@ -161,7 +157,7 @@ def test_the_sentence_says_where_nothing_is_gained(fashion: Trade) -> None:
     for gate, local in zip(fashion.gate, fashion.local, strict=True):
         assert (gate.cost_per_sample < local.cost_per_sample) == (gate.offload_cost < limit)
     same = trade(Trace([0.9, 0.4] * 50, [1, 2] * 50, [1, 2] * 50), offload_costs=FEW, machine_code=False)
-    assert same.sentence.startswith("Nothing is gained: at no offload cost from 0.05 to 0.9 does sentinel cost less")
+    assert same.sentence.startswith("Nothing is gained: at no offload cost from 0.05 to 0.9 does probation cost less")
 
 
 def test_a_remote_that_is_no_better_adds_nothing() -> None:
@@ -182,25 +178,12 @@ def test_without_labels_agreement_is_what_is_spoken_of(fashion: Trade) -> None:
     assert "true acc." not in str(found)
 
 
-@pytest.mark.medium
-def test_the_curve_is_read_for_a_budget_and_for_a_target(fashion: Trade) -> None:
-    within, reaching = fashion.within(0.2), fashion.reaching(0.98)
-    assert within is not None
-    assert reaching is not None
-    affordable = [point.quality for point in fashion.gate if point.offload_fraction <= 0.2]
-    assert within.quality == max(affordable)
-    good = [point.offload_fraction for point in fashion.gate if point.agreement >= 0.98]
-    assert reaching.offload_fraction == min(good)
-    assert fashion.within(0.0) is None
-    assert fashion.reaching(1.0) is None
-
-
 def test_programs_get_all_of_it(fashion: Trade) -> None:
     found = json.loads(json.dumps(fashion.as_dict()))
     assert [point["offload_cost"] for point in found["gate"]] == list(OFFLOAD_COSTS)
-    assert (found["policy"], found["sentence"]) == ("sentinel", fashion.sentence)
+    assert (found["policy"], found["sentence"]) == ("probation", fashion.sentence)
     assert found["headline"] in found["gate"]
-    assert found["remote_until"] is None
+    assert found["remote_until"] == fashion.remote_until
     assert found["local_from"] == fashion.local_from
 
 
@@ -208,25 +191,26 @@ def test_programs_get_all_of_it(fashion: Trade) -> None:
 def test_the_figure_has_both_panels_with_every_rule_and_the_break_even(fashion: Trade) -> None:
     drawn, best = fashion.figure(), fashion.headline
     assert best is not None
-    assert sorted(curve.name for curve in drawn.data) == sorted(2 * ["local only", "oracle", "remote only", "sentinel"])
+    assert sorted(curve.name for curve in drawn.data) == sorted(
+        2 * ["best threshold", "local only", "probation", "remote only"]
+    )
     assert [shape.x0 for shape in drawn.layout.shapes] == [fashion.local_from, best.offload_fraction]
 
 
-@pytest.mark.parametrize("rule", ["always-local", "always-remote", "sentinel"])
+@pytest.mark.parametrize("rule", ["always-local", "always-remote", "probation"])
 def test_chance_in_the_draws_makes_no_policy_cheaper_than_it_is(rule: str) -> None:
     source = Synthetic([0.4, 0.9, 0.97], ConstantPrice(0.5), [0.1, 0.2, 0.7])
     by_rule = {"always-local": "local", "always-remote": "remote"}
     for seed in range(5):
-        for drawn in (source, "fashion"):
-            found = trade(drawn, rule, offload_costs=FEW, horizon=300, seed=seed, machine_code=False)
-            for gate, oracle in zip(found.gate, found.oracle, strict=True):
-                assert gate.cost_per_sample >= oracle.cost_per_sample - 1e-12
-                paid = gate.offload_cost * gate.offload_fraction + 1 - gate.agreement
-                assert gate.cost_per_sample == pytest.approx(paid)
-            if rule in by_rule:
-                for gate, alone in zip(found.gate, getattr(found, by_rule[rule]), strict=True):
-                    assert gate.cost_ci95 == pytest.approx(0.0)
-                    assert astuple(replace(gate, cost_ci95=None)) == pytest.approx(astuple(alone))
+        found = trade(source, rule, offload_costs=FEW, horizon=300, seed=seed, machine_code=False)
+        for gate, best in zip(found.gate, found.threshold, strict=True):
+            assert gate.cost_per_sample >= best.cost_per_sample - 1e-12
+            paid = gate.offload_cost * gate.offload_fraction + 1 - gate.agreement
+            assert gate.cost_per_sample == pytest.approx(paid)
+        if rule in by_rule:
+            for gate, alone in zip(found.gate, getattr(found, by_rule[rule]), strict=True):
+                assert gate.cost_ci95 == pytest.approx(0.0)
+                assert astuple(replace(gate, cost_ci95=None)) == pytest.approx(astuple(alone))
 
 
 def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
@@ -238,24 +222,10 @@ def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
     found = trade("fashion", offload_costs=FEW, horizon=500, progress=tell, machine_code=False)
     for point in found.gate:
         source = Resampled(load_trace("fashion"), UniformBins(16), ConstantPrice(point.offload_cost))
-        ready = lineup(["sentinel"], source, offload_cost=point.offload_cost, horizon=500)
-        played = simulate(ready, source, 500, SHORT, record_decisions=True, machine_code=False)
-        shares, costs = [], []
-        for run, seed in zip(played["sentinel"].runs, run_seeds(0, SHORT), strict=True):
-            assert run.decisions is not None
-            bins = [bin for samples in source.stream(seed, 500) for bin in samples.bins.tolist()]
-            assert (len(bins), len(run.decisions)) == (500, 500)
-            asked, cost = 0.0, 0.0
-            for bin, weight in enumerate(source.weights.tolist()):
-                of_bin = [bool(offload) for each, offload in zip(bins, run.decisions, strict=True) if each == bin]
-                share = sum(of_bin) / len(of_bin) if of_bin else run.decisions.mean()
-                asked += weight * share
-                cost += weight * (share * point.offload_cost + (1 - share) * (1 - source.agreement[bin]))
-            shares.append(asked)
-            costs.append(cost)
-        assert point.offload_fraction == pytest.approx(fmean(shares))
-        assert point.cost_per_sample == pytest.approx(fmean(costs))
-        assert point.cost_ci95 == pytest.approx(2.1009 * stdev(costs) / SHORT**0.5, rel=1e-3)  # t with 18 degrees
+        played = simulate([Gate(offload_cost=point.offload_cost)], source, 500, SHORT)
+        costs = played["probation"].cost_per_sample[:, -1]
+        assert point.cost_per_sample == pytest.approx(costs.mean())
+        assert point.cost_ci95 == pytest.approx(2.2622 * stdev(costs) / SHORT**0.5, rel=1e-3)  # t with 9 degrees
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -280,7 +250,7 @@ def test_what_a_short_log_says_hangs_little_on_the_seed(drawn: bool) -> None:
     for each in found:
         (point,) = each.gate
         assert point.cost_ci95 is not None
-        assert 0 < point.cost_ci95 < 0.03 * point.cost_per_sample
+        assert 0 < point.cost_ci95 < 0.05 * point.cost_per_sample
         assert next(each.rows())["± 95 %"] == f"{point.cost_ci95:.4f}"
 
 
@@ -289,10 +259,131 @@ def test_a_long_log_is_replayed_once_and_has_no_interval(fashion: Trade) -> None
     assert "±" not in str(fashion)
 
 
-def test_interrupting_one_of_the_runs_interrupts_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: Any, **keywords: Any) -> Any:
-        return replace(simulate(*arguments, **keywords), complete=False)
+# -- a recommendation -------------------------------------------------------------------------------------------------
 
-    monkeypatch.setattr(import_module("hinge.simulation.trade"), "simulate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        trade("fashion", offload_costs=FEW, horizon=500, machine_code=False)
+
+def advised(*arguments: Any, **settings: Any) -> Recommendation:
+    found = recommend(*arguments, **settings)
+    assert found is not None
+    return found
+
+
+def unlabelled(name: str) -> Trace:
+    trace = load_trace(name)
+    return Trace(trace.confidence, trace.local, trace.remote)
+
+
+def test_what_is_recommended_was_measured_on_the_other_half() -> None:
+    trace = unlabelled("imagenet-mobilenet")
+    found = advised(trace, 0.2)
+    half, other = halves(trace, 0)
+    assert (found.policy, found.settings, found.samples) == ("probation", {"offload_cost": 0.2}, len(other))
+    assert found.measured == found.gate == trade(other, offload_costs=(0.2,)).gate[0]
+    assert found.local.cost_per_sample == pytest.approx(1 - other.agreement)
+    assert (found.remote.cost_per_sample, found.remote.offload_fraction) == pytest.approx((0.2, 1.0))
+    assert str(found).startswith("Recommended: probation, at an offload cost of 0.2. ")
+    assert len(half) + len(other) == len(trace)
+
+
+def test_a_price_that_is_known_is_shifted_by_the_labels_of_the_half_that_is_not_measured() -> None:
+    trace = load_trace("fashion")
+    found = advised(trace, 0.1)
+    assert found.shifted_cost == pytest.approx(fitted_cost(trace, 0.1), rel=0.005)
+    assert found.settings == {"offload_cost": found.shifted_cost}
+    half, other = halves(trace, 0)
+    assert found.told == float(f"{fitted_cost(half, 0.1):.3g}")
+    for price, said in ((found.told, "at a cost of {:.4f} by the true labels"), (0.1, "(if told 0.1: {:.4f})")):
+        point = trade(other, offload_costs=(price,)).gate[0]
+        assert point.true_accuracy is not None
+        paid = 0.1 * point.offload_fraction + 1 - point.true_accuracy
+        assert said.format(paid) in str(found)
+        if price == found.told:
+            assert found.measured.cost_per_sample == pytest.approx(paid)
+
+
+def right_in(measured: bool) -> Trace:
+    """The remote is right in one half only: in that which is measured, or in the other."""
+    rows = 400
+    one, _ = halves(Trace(np.full(rows, 0.5), np.arange(rows), np.arange(rows)), seed=0)
+    trusted = np.isin(np.arange(rows), one.local) != measured
+    return Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
+
+
+def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
+    found = advised(right_in(measured=False), 0.4)
+    assert found.gate.cost_per_sample == pytest.approx(0.4 + 1.0)  # all offloaded, wrongly
+    assert (found.alone, found.measured.cost_per_sample) == ("local", 0.0)
+    assert "; probation costs more than local alone, which costs nothing: at this price nothing is" in str(found)
+
+
+def test_a_shift_that_the_measured_half_speaks_against_is_not_recommended() -> None:
+    found = advised(right_in(measured=True), 0.4)
+    assert found.told == found.shifted_cost == 0.4
+    assert found.alone == "remote"
+    assert "told" not in str(found)
+
+
+def test_where_local_always_agrees_no_gate_is_recommended() -> None:
+    trace = load_trace("fashion")
+    found = advised(Trace(trace.confidence, trace.remote, trace.remote), 0.2)
+    assert (found.alone, found.settings) == ("local", {"policy": "always-local"})
+    assert str(found).startswith("Recommended: no gate, but local alone, at an offload cost of 0.2. ")
+    assert advised(trace, 0.2).alone is None
+
+
+def test_where_local_is_always_wrong_the_remote_answers_all() -> None:
+    rng = np.random.default_rng(1)
+    label = rng.integers(0, 10, 5_000)
+    found = advised(Trace(rng.random(5_000), (label + 1) % 10, label), 0.05)
+    assert found.alone == "remote"
+    assert found.measured.cost_per_sample == pytest.approx(0.05)
+    assert "at this price nothing is gained" in str(found)
+
+
+def test_where_a_threshold_is_clearly_cheaper_it_is_recommended() -> None:
+    """Neighbouring confidences are taken together by any bins, and differ."""
+    rows = 4000
+    sure = np.where(np.arange(rows) % 2 == 0, 0.5, 0.5001)
+    agreed = np.arange(rows) % 2 == 1
+    found = advised(Trace(sure, agreed=agreed), 0.2)
+    assert (found.policy, found.threshold) == ("threshold", 0.5001)
+    assert found.settings == {"policy": "threshold", "set": ["threshold=0.5001"]}
+    assert found.measured.cost_per_sample == pytest.approx(0.1, abs=0.01)
+    assert "a fixed threshold of 0.5001, which is cheaper while nothing changes" in str(found)
+
+
+def test_the_price_is_given_recorded_or_found() -> None:
+    trace = load_trace("fashion")
+    given, found = advised(trace, 0.25), advised(trace)
+    assert (given.offload_cost, given.price) == (0.25, "given")
+    assert (found.offload_cost, found.price) == found.trade.price
+    assert found.shifted_cost is None
+    assert "(none was given; this one keeps 90 % of what the remote adds" in str(found)
+    costs = np.linspace(0.1, 0.3, len(trace))
+    recorded = advised(Trace(trace.confidence, trace.local, trace.remote, cost=costs))
+    assert (recorded.offload_cost, recorded.price, recorded.shifted_cost) == (0.2, "recorded", None)
+    assert "the mean of those in the log" in str(recorded)
+    with pytest.raises(ValueError, match="recommend: offload_cost must be from 0 to 1, got 2"):
+        recommend("synthetic-cifar10", offload_cost=2)
+
+
+def test_a_remote_that_adds_nothing_is_not_said_to_be_kept() -> None:
+    trace = load_trace("fashion")
+    found = advised(Trace(trace.confidence, trace.remote, trace.local, label=trace.remote))
+    assert (found.offload_cost, found.price) == (0.5, "usual")
+    assert "at none a gate keeps 90 % of what the remote adds, if anything" in str(found)
+
+
+def test_a_target_takes_the_place_of_a_price() -> None:
+    found = advised("fashion", target=0.97)
+    assert found.settings == found.as_dict()["settings"] == {"target": 0.97}
+    assert found.measured.agreement >= 0.97
+    assert "to hold an agreement of 0.97" in str(found)
+    assert "no call" not in str(found)
+    assert "There local alone agrees so often, too, and needs no call" in str(recommend("fashion", target=0.9))
+
+
+def test_too_few_samples() -> None:
+    trace = load_trace("fashion")
+    few = {name: column[: FEWEST - 1] for name, column in trace.columns.items()}
+    assert recommend(Trace.from_frame(few)) is None

@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hinge import HILCB, Isotonic, simulate
-from hinge.policies import KL
+from hinge import HILCB, Probation, Thompson, simulate
 from hinge.simulation.sources import ConstantPrice, Synthetic
 from hinge.theory import stopping_floor
 
@@ -61,9 +60,9 @@ def test_where_one_decision_is_never_wrong_nothing_is_regretted(cost: float) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [HILCB, KL, Isotonic])
+@pytest.mark.parametrize("policy", [HILCB, Probation, Thompson])
 @pytest.mark.parametrize("cost", [0.2, 0.5])
-def test_no_policy_is_below_it(policy: type[HILCB] | type[KL] | type[Isotonic], cost: float) -> None:
+def test_no_policy_is_below_it(policy: type[HILCB] | type[Probation] | type[Thompson], cost: float) -> None:
     regrets = []
     for draw in range(500):
         source = Synthetic([(draw + 0.5) / 500], ConstantPrice(cost))

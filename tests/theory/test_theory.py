@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hinge import theory
-from hinge.policies.isotonic import divergence
 from hinge.theory import Problem
+from hinge.theory.bounds import divergence
 
 # Three bins, γ = ½: accepting costs ¾, ¼, ⅛, so Δ = ¼, ¼, ⅜, Φ_L = {0}, Φ_H = {1, 2}.
 AGREEMENT, COST, WEIGHTS = (0.25, 0.75, 0.875), 0.5, (0.5, 0.125, 0.375)

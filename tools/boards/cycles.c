@@ -1,8 +1,7 @@
 /* Counts an ATmega328P's cycles. Prints, in this order:
      an accepted and an offloaded decision, where the program has one call of hinge_decide, which compilers inline;
-     an accepted decision by a function of its own, from the call to the return, both included;
-     the shortest and the longest lesson of many, likewise;
-     the paper's formula in floating point, likewise: an accepted decision, a lesson. */
+     the shortest and the longest lesson of many in all bins, to 8 cycles;
+     the paper's formula in floating point as a function: an accepted decision, a lesson. */
 #define HINGE_IMPLEMENTATION
 #include <avr/io.h>
 #include <math.h>
@@ -11,7 +10,6 @@
 #include "hinge.h"
 
 #define APART __attribute__((noinline, noclone))
-#define NOTHING 9 /* cycles of a call of nothing(): call, mov, ret */
 
 static struct hinge state;
 static struct {
@@ -22,45 +20,34 @@ static struct {
 static volatile uint8_t some_bin, result;
 static volatile bool agreed;
 
-APART static uint8_t nothing(struct hinge *of, uint8_t bin)
-{
-    (void)of;
-    __asm__ volatile("");
-    return bin;
-}
-
-/* hinge_decide with a body of its own, so that the program keeps to one call of that. */
-APART static bool decide_apart(struct hinge *of, uint8_t bin)
-{
-    uint32_t time, expiry = 0;
-    if (bin < HINGE_BINS)
-        expiry = of->bins[bin].expiry;
-    time = of->time;
-    if (time < HINGE_CLOCK_END)
-        of->time = ++time;
-    return time >= expiry;
-}
-
-APART static bool float_decide(struct hinge *of, uint8_t bin)
+APART static bool float_decide(uint8_t bin)
 {
     const float n = paper.offloads[bin];
-    (void)of;
     paper.time++;
     return n == 0 || 1 - (paper.agreement[bin] - sqrtf(ALPHA * logf((float)paper.time) / n)) >= OFFLOAD_COST;
 }
 
-APART static bool float_learn(struct hinge *of, uint8_t bin)
+APART static bool float_learn(uint8_t bin)
 {
     const float n = paper.offloads[bin]++;
-    (void)of;
     paper.agreement[bin] = (n * paper.agreement[bin] + agreed) / (n + 1);
     return true;
 }
 
-APART static bool learn(struct hinge *of, uint8_t bin)
+APART static bool learn(uint8_t bin)
 {
-    hinge_learn(of, bin, agreed);
+    hinge_learn(&state, bin, agreed);
     return true;
+}
+
+/* Set a bin to be accepted, or to be offloaded. */
+static void prepare(bool accepted)
+{
+#ifdef HINGE_PROBATION
+    state.bins[some_bin].left = accepted ? 1000 : 0;
+#else
+    state.bins[some_bin].expiry = accepted ? 1000000 : 0;
+#endif
 }
 
 #define TIMED(expression)             \
@@ -69,7 +56,6 @@ APART static bool learn(struct hinge *of, uint8_t bin)
         result = (expression);        \
         (uint16_t)(TCNT1 - start);    \
     })
-#define CYCLES(call) (TIMED(call(&state, some_bin)) - TIMED(nothing(&state, some_bin)) + NOTHING)
 
 int main(void)
 {
@@ -77,25 +63,26 @@ int main(void)
     board_start();
     some_bin = 7;
     for (sample = 0; sample < 2; sample++) {
-        state.bins[some_bin].expiry = sample ? 0 : 1000000;
+        prepare(!sample);
         board_print(TIMED(hinge_decide(&state, some_bin)) - TIMED(some_bin));
     }
-    state.bins[some_bin].expiry = 1000000;
-    board_print(CYCLES(decide_apart));
+    TCCR1B = 2; /* every eighth cycle */
     for (sample = 0; sample < 2000; sample++) {
         uint16_t cycles;
-        agreed = (sample & 3) != 0;
-        cycles = CYCLES(learn);
+        some_bin = (uint8_t)(sample % HINGE_BINS);
+        agreed = (sample >> 4 & 3) != 0;
+        cycles = TIMED(learn(some_bin));
         shortest = cycles < shortest ? cycles : shortest;
         longest = cycles > longest ? cycles : longest;
     }
-    board_print(shortest);
-    board_print(longest);
+    board_print(8 * (uint32_t)shortest);
+    board_print(8 * (uint32_t)longest);
+    TCCR1B = 1;
     paper.time = 100000;
     paper.offloads[some_bin] = 1000;
     paper.agreement[some_bin] = 0.9f;
-    board_print(CYCLES(float_decide));
-    board_print(CYCLES(float_learn));
+    board_print(TIMED(float_decide(some_bin)) - TIMED(some_bin));
+    board_print(TIMED(float_learn(some_bin)) - TIMED(some_bin));
     board_end();
     return 0;
 }

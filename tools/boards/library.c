@@ -3,7 +3,8 @@
 #include "hinge.h"
 
 uint8_t decide(struct hinge *state, uint8_t bin);
-void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost);
+void learn(struct hinge *state, uint8_t bin, uint8_t agreed);
+uint8_t bin_of(uint32_t confidence);
 uint8_t bin_from_int8(int8_t max_softmax_q);
 uint32_t seal(const struct hinge *state);
 uint8_t is_sound(const struct hinge *state, uint32_t sealed);
@@ -13,14 +14,14 @@ uint8_t decide(struct hinge *state, uint8_t bin)
     return hinge_decide(state, bin);
 }
 
-void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost)
+void learn(struct hinge *state, uint8_t bin, uint8_t agreed)
 {
-#ifdef HINGE_LEARNED_COST
-    hinge_learn(state, bin, agreed != 0, cost);
-#else
-    (void)cost;
     hinge_learn(state, bin, agreed != 0);
-#endif
+}
+
+uint8_t bin_of(uint32_t confidence)
+{
+    return hinge_bin(confidence);
 }
 
 uint8_t bin_from_int8(int8_t max_softmax_q)

@@ -6,22 +6,21 @@
 
 static struct hinge state;
 static uint32_t hash, draw, sample;
+static uint8_t waiting;
+static bool agreed;
 
 static void mix(uint32_t value)
 {
     hash = (hash ^ value) * 16777619u;
 }
 
-static void learn(uint8_t bin, bool agreed)
+/* Bins crowd at the top; agreement rises with the bin, and is half as high for 4096 samples of every 8192. */
+static bool agrees(uint8_t bin)
 {
-#ifdef HINGE_LEARNED_COST
-    hinge_learn(&state, bin, agreed, draw & 0x1000u ? 18022 : 14746); /* 0.55 or 0.45 */
-#else
-    hinge_learn(&state, bin, agreed);
-#endif
+    return (draw >> 16) * HINGE_BINS < (bin + (uint32_t)1) << (16 - (sample >> 12 & 1));
 }
 
-/* Bins crowd at the top; agreement rises with the bin, and is half as high for 4096 samples of every 8192. */
+/* The feedback of one offload at a time is late. */
 static void play(void)
 {
     uint8_t bin;
@@ -32,38 +31,19 @@ static void play(void)
     bin = (uint8_t)((((draw & 0xFFu) | ((draw >> 8) & 0xFFu)) * HINGE_BINS) >> 8);
     offload = hinge_decide(&state, bin);
     mix(offload);
-    if (offload)
-        learn(bin, (draw >> 16) * HINGE_BINS < (bin + (uint32_t)1) << (16 - (sample >> 12 & 1)));
+    if (!(draw >> 8 & 7) && waiting < HINGE_BINS) {
+        hinge_learn(&state, waiting, agreed);
+        waiting = HINGE_BINS;
+    }
+    if (!offload)
+        return;
+    if (waiting < HINGE_BINS) {
+        hinge_learn(&state, bin, agrees(bin));
+    } else {
+        waiting = bin;
+        agreed = agrees(bin);
+    }
 }
-
-#ifdef HINGE_SENTINEL
-static void mix_double(double value)
-{
-    union hinge_double of;
-    of.value = value;
-    mix((uint32_t)of.bits);
-    mix((uint32_t)(of.bits >> 32));
-}
-
-static void mix_bin(const struct hinge_bin *of)
-{
-    mix(of->left);
-    mix(of->granted);
-    mix(of->arrivals);
-    mix(of->offloads);
-    mix(of->agreements);
-    mix_double(of->evidence);
-    mix_double(of->suspicion);
-    mix_double(of->rising);
-}
-#else
-static void mix_bin(const struct hinge_bin *of)
-{
-    mix(of->expiry);
-    mix(of->offloads);
-    mix(of->agreements);
-}
-#endif
 
 int main(void)
 {
@@ -71,11 +51,34 @@ int main(void)
     board_start();
     hash = 2166136261u; /* here, as boards need not set up variables that begin with a value */
     draw = 2463534242u;
+    waiting = HINGE_BINS;
     for (sample = 1; sample <= SAMPLES; sample++)
         play();
     board_print(hash);
-    for (bin = 0; bin < HINGE_BINS; bin++)
-        mix_bin(&state.bins[bin]);
+    mix(state.time);
+#ifdef HINGE_PROBATION
+    mix(state.learned);
+    mix(state.fallen);
+    mix(state.misled);
+#endif
+    for (bin = 0; bin < HINGE_BINS; bin++) {
+        const struct hinge_bin *const of = &state.bins[bin];
+#ifdef HINGE_PROBATION
+        mix(of->left);
+        mix(of->granted);
+        mix(of->samples);
+        mix(of->changed);
+#else
+        mix(of->expiry);
+#endif
+        mix(of->offloads);
+        mix(of->agreements);
+#ifdef HINGE_PROBATION
+        mix(of->foretold);
+#elif defined(HINGE_MONOTONE)
+        mix(of->own);
+#endif
+    }
     board_print(hash);
     board_end();
     return 0;

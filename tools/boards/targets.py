@@ -2,14 +2,14 @@
 
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hinge.embedded import C_FOLDER
-from hinge.embedded.twin import Constants
 
 HERE = Path(__file__).parent
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-ffp-contract=off")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 _BARE = ("-nostdlib", "-nostartfiles", "-static")
 _CORTEX = (*_BARE, f"-T{HERE / 'arm.ld'}")
 _SEMIHOSTING = ("-semihosting-config", "enable=on,target=native")
@@ -67,7 +67,10 @@ M0 = Target(
     ("-mcpu=cortex-m0", "-mthumb", "-ffreestanding"),
     _CORTEX,
     ("qemu-system-arm", "-M", "microbit", *_QEMU, *_SEMIHOSTING, "-kernel"),
-    ("-lgcc",),  # floating point
+    ("-lgcc",),
+)
+M0_CLANG = Target(  # to compare sizes: it is not linked
+    "cortex-m0, clang", "clang", "arm.c", ("--target=armv6m-none-eabi", "-mcpu=cortex-m0", "-mthumb", "-ffreestanding")
 )
 M3 = Target(
     "cortex-m3",
@@ -76,7 +79,7 @@ M3 = Target(
     ("-mcpu=cortex-m3", "-mthumb", "-ffreestanding"),
     _CORTEX,
     ("qemu-system-arm", "-M", "mps2-an385", *_QEMU, *_SEMIHOSTING, "-kernel"),
-    ("-lgcc",),  # floating point
+    ("-lgcc",),
 )
 RV32 = Target(
     "rv32",
@@ -99,16 +102,9 @@ AVR = Target(
 HOSTS, BOARDS = (HOST, CLANG), (M0, M3, RV32, AVR)
 
 
-def defines(constants: Constants, *modes: str) -> tuple[str, ...]:
-    """The compiler's options for a policy's constants, and for modes such as HINGE_MONOTONE."""
-    values = {
-        "HINGE_BINS": f"{constants.bins}",
-        "HINGE_THRESHOLD": f"{constants.threshold}u",
-        "HINGE_RATE": f"{constants.rate}u",
-        "HINGE_SHIFT": f"{constants.shift}",
-        "HINGE_BREAK_EVEN": f"{constants.break_even!r}",
-    }
-    return (*(f"-D{name}={value}" for name, value in values.items()), *(f"-D{mode}" for mode in modes))
+def defines(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the compiler's options for settings of `hinge.h`, such as a twin's."""
+    return tuple(f"-DHINGE_{name}={value}" for name, value in settings.items())
 
 
 def _call(*command: str) -> None:

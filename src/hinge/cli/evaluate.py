@@ -7,31 +7,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hinge.bins import Bins, UniformBins
 from hinge.cli import console, options
 from hinge.cli.options import option
 from hinge.cli.recommendation import check_settings, print_recommendation, write_settings
 from hinge.cli.settings import EDGES, UsageError
 from hinge.device.status import NEARLY_ALL, hardly_any
 from hinge.errors import InvalidTrace
-from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
-from hinge.simulation.trade import (
-    DEFAULT,
-    FEWEST,
-    OFFLOAD_COSTS,
-    Recommendation,
-    Trade,
-    recommend,
-    runs_on_a_device,
-    trade,
-)
+from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
 from hinge.theory import Estimate
 from hinge.traces import Log, Trace
 
-_DIPS_NAMED = 5
-_POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 
 
@@ -42,11 +29,11 @@ def evaluate_command(
     ],
     /,
     *,
-    policies: Annotated[str, option("By name, your own as MODULE:CLASS, separated by commas; or 'all'.")] = "all",
+    policies: Annotated[str | None, option("Names, or MODULE:CLASS, separated by commas; or 'all'.")] = None,
     columns: Annotated[str | None, option("What columns are called: confidence=score,local=prediction.")] = None,
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
-    bins: Annotated[str | None, option("How many, to be fitted; or edges, to be kept. Else 16.", metavar=EDGES)] = None,
+    bins: Annotated[str | None, option("How many; or the edges. Else they fit themselves.", metavar=EDGES)] = None,
     horizon: Annotated[int | None, option("Draw this many samples; without it: once, in order.", 1)] = None,
     runs: options.Runs = 20,
     seed: options.Seed = 0,
@@ -55,27 +42,34 @@ def evaluate_command(
     write: Annotated[Path | None, option("Write the recommendation to a file, for --config.")] = None,
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
-    order matters. With --horizon samples are drawn from it with replacement. The offline threshold is
-    fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
-    policies. The end is a recommendation: a policy, bins and a price, chosen on one half of the log and measured on the
-    other. Where the log has true labels and the price is known, it says by which offload cost to decide instead, and
-    what that saves. A second table shows what the recommended gate gains at other prices, and where nothing. Of a
-    production log, in which the remote answered only what was offloaded, costs have intervals, and the bins of which
-    nothing is known are named.
+    order matters. With --horizon samples are drawn from it with replacement. Costs stand beside the best fixed
+    threshold in hindsight. The end is a recommendation: a price for the default policy, or what is cheaper, measured on
+    a half of the log on which nothing was chosen. Where the log has true labels and the price is known, it says by
+    which offload cost to decide instead, and what that saves. A second table shows what the gate gains at other prices,
+    and where nothing. Of a production log, in which the remote answered only what was offloaded, costs have intervals,
+    and the bins of which nothing is known are named.
 
-    Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
+    Example: hinge evaluate log.csv --offload-cost 0.5
     """
     console.check_out(out)
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
-    named = options.policies_named(policies)
-    names = [name for name in named if target is None or name != Target.name]  # which has it
+    names = None if policies is None else options.policies_named(policies)
     price = options.offload_cost(offload_cost)
-    binning: Bins = options.binning(bins or "16")
-    if bins is None and isinstance(recorded, Log):
-        binning = recorded.unmixed(binning)
+    binning = None if bins is None else options.binning(bins)
     with console.progress(f"policies on {trace}", lines=not as_json) as report:
-        found, advice, gain, complete = _evaluated(recorded, names, price, binning, target, horizon, runs, seed, report)
+        found = evaluate(
+            recorded,
+            names,
+            price,
+            bins=binning,
+            target=target,
+            horizon=horizon,
+            runs=runs,
+            seed=seed,
+            progress=report,
+        )
+        advice, gain, complete = _advised(found, price, target, horizon, seed, report)
     if out:
         console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
     if write and advice and isinstance(recorded, Trace):
@@ -84,45 +78,31 @@ def evaluate_command(
         console.print_json(_as_dict(found, trace, seed, gain, advice))
     else:
         _print_costs(found, trace, horizon, price)
-        _print_gain(found, gain, advice, target, binning)
-        _print_dips(found)
-        _print_end(found, names, advice, write, complete)
-    if write and complete and not advice:
-        raise UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
+        _print_gain(found, gain, advice, target)
+        _print_end(found, advice, write)
     if not complete:
         console.end_interrupted("these are the runs that were done.")
 
 
-def _evaluated(
-    recorded: Trace | Log,
-    names: Sequence[str],
+def _advised(
+    found: Evaluation,
     price: float | str | None,
-    binning: Bins,
     target: float | None,
     horizon: int | None,
-    runs: int,
     seed: int,
     report: Callable[..., None],
-) -> tuple[Evaluation, Recommendation | None, Trade | None, bool]:
-    """Return what policies cost, what is recommended, what is gained at every price, and whether all of it was done."""
-    chosen: list[str | Policy] = [*names]
-    if target is not None:
-        chosen.append(Target(target, bins=binning.bins, seed=seed))
-    more: dict[str, Any] = {"horizon": horizon, "seed": seed}
-    found = evaluate(recorded, chosen, price, bins=binning, runs=runs, progress=report, **more)
-    advice, gain, complete = None, None, found.complete
+) -> tuple[Recommendation | None, Trade | None, bool]:
+    """Return what is recommended, what is gained at every price, and whether all of it was done."""
+    advice = None
+    if not found.complete:
+        return None, None, False
     try:
-        if complete and isinstance(recorded, Trace):  # a log cannot be replayed
-            start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
-            more |= {"target": target, "bins": start, "progress": partial(report, part="to recommend one")}
-            known = price if isinstance(price, float) else None
-            advice = recommend(recorded, None if names == ["all"] else names, known, **more)
-        if complete:
-            each = partial(report, part="at every price")
-            gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
+        if isinstance(found.trace, Trace):  # a log cannot be replayed
+            known, part = price if isinstance(price, float) else None, partial(report, part="to recommend one")
+            advice = recommend(found.trace, known, target=target, seed=seed, progress=part)
+        return advice, advice.trade if advice else _trade_of(found, horizon, seed, report), True
     except KeyboardInterrupt:
-        complete = False
-    return found, advice, gain, complete
+        return advice, None, False
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------
@@ -200,7 +180,7 @@ def _as_dict(
         "policies": found.figures(),
         "trade": gain and gain.as_dict(),
         "agreement": _agreement(found),
-        "warnings": found.warnings(),
+        "best_threshold": found.best and {"threshold": found.best[0], "cost_per_sample": found.best[1]},
         "recommendation": advice and advice.as_dict(),
     }
 
@@ -217,8 +197,10 @@ def _print_costs(found: Evaluation, trace: str, horizon: int | None, price: floa
     console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
     if found.offload_cost is not None:
         paid = f"{found.offload_cost:g}{_origin(found, price)}"
-        rule = f"with {console.counted(found.bins.bins, 'bin')}; an offload costs {paid}"
-        console.say(f"cost: per sample, {rule}, an accepted answer unlike the remote's 1")
+        console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
+    if found.best is not None:
+        best = f"{found.best[0]:g}, the best one in hindsight, which costs {found.best[1]:.4f}"
+        console.say(f"over threshold: the cost as a multiple of that of a fixed threshold of {best}")
     if any(map(console.is_informed, found)):
         console.say("* cannot be deployed: fitted on this very log, told about every sample, or the truth")
     if isinstance(found.trace, Trace) and 0 < found.trace.labelled < samples:
@@ -236,31 +218,24 @@ def _origin(found: Evaluation, price: float | str | None) -> str:
     return "" if mean is None else f" (as given; in the log {mean:.4g} on average, which is not used)"
 
 
-def _print_gain(
-    found: Evaluation, gain: Trade | None, advice: Recommendation | None, target: float | None, binning: Bins
-) -> None:
-    """Print what the recommended gate gains at every price, or where nothing is recommended, the gate of the log."""
+def _print_gain(found: Evaluation, gain: Trade | None, advice: Recommendation | None, target: float | None) -> None:
+    """Print what the default gate gains at every price."""
     if gain and advice and target is None:
-        fitted = "bins fitted to the other" if isinstance(binning, UniformBins) else "these bins"
-        how = f" on a random half of the log, {console.counted(advice.samples, 'sample')}, with {fitted}"
+        how = f" on a random half of the log, {console.counted(advice.samples, 'sample')}"
         shifted = f"{advice.told:g}: γ′, by the labels of the other half" * (advice.told != advice.offload_cost)
         console.print_trade(gain, advice.offload_cost, how, shifted)
     elif gain and not advice:
-        console.print_trade(gain, found.offload_cost, f" with {console.counted(found.bins.bins, 'bin')}")
+        console.print_trade(gain, found.offload_cost)
     if gain and found.estimate:
         console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
 
 
-def _print_end(
-    found: Evaluation, names: Sequence[str], advice: Recommendation | None, write: Path | None, complete: bool
-) -> None:
+def _print_end(found: Evaluation, advice: Recommendation | None, write: Path | None) -> None:
     """Print the recommendation, or why there is none."""
     if advice:
         print_recommendation(advice, found.trace, write)
     elif len(found.trace) < FEWEST:
         console.say(f"So few samples say next to nothing about a policy: record {FEWEST} or more.")
-    elif complete and isinstance(found.trace, Trace):
-        console.say(f"Nothing is recommended: none of {_listed(names)} can run on a device.")
 
 
 def _agreement(found: Evaluation) -> list[dict[str, Any]] | None:
@@ -316,51 +291,13 @@ def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(starts, (bin for bin in bins if bin + 1 not in bins), strict=True))
 
 
-def _trade_of(
-    found: Evaluation, names: Sequence[str], horizon: int | None, seed: int, report: Progress
-) -> Trade | None:
-    """What the default policy gains at every price, the given one among them; or the first of those named that can run
-    on a device, if there is one.
-    """
-    able = [DEFAULT] if {"all", DEFAULT} & {*names} else [name for name in names if runs_on_a_device(name)]
-    if not able:
-        return None
+def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade:
+    """What the default policy gains at every price, the given one among them."""
     given = () if found.offload_cost is None else (found.offload_cost,)
-    length = len(found.trace) if isinstance(found.trace, Log) else horizon
-    settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
-    return trade(found.source, able[0], offload_costs=(*OFFLOAD_COSTS, *given), **settings)
+    length = horizon or (len(found.trace) if isinstance(found.trace, Log) else None)
+    return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), horizon=length, seed=seed, progress=report)
 
 
-def _print_dips(found: Evaluation) -> None:
-    """Print a warning, on standard error, about the dip that would cost most and the policies that it may mislead."""
-    if not found.dips:
-        return
-    worst, *others = sorted(found.dips, key=lambda dip: -dip.price * dip.rows)
-    spans = found.bins.spans()
-    here, below = _span(worst.bin, worst.last_bin, spans), _span(worst.below_bin, worst.below_last_bin, spans)
-    shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows agree there"
-    warning = f"Warning: agreement falls with confidence, most clearly in {here}: {shares},"
-    warning += f" but {100 * worst.below_agreement:.1f} % of {worst.below_rows} in {below}."
-    if others:
-        more = [_span(dip.bin, dip.last_bin, spans) for dip in others]
-        few = more if len(more) <= _DIPS_NAMED else [*more[: _DIPS_NAMED - 1], "others"]
-        warning += f" It falls in {_listed(few)} too."
-    console.note(warning, style="yellow")
-    misled = sorted(name for name, policy in found.policies.items() if getattr(policy, "assumes_monotone", False))
-    if misled:
-        who = _listed(misled) if len(misled) <= _POLICIES_NAMED else f"{len(misled)} of these policies"
-        assume = f"assume{'s' * (len(misled) == 1)} that it never falls, and may accept such samples wrongly"
-        console.note(f"{who} {assume}, at {worst.price:.2g} each: compare the costs above.", style="yellow")
-    kinds = {name: policy_class(name) for name in policy_names()}
-    single = [name for name, kind in kinds.items() if kind.weighs_cost and not kind.assumes_monotone]
-    alone = f"{_listed(single)} judge each bin by itself; sentinel does, too, once offloads show a fall"
-    console.note(f"{alone} below break-even.", style="yellow")
-
-
-def _span(first: int, last: int, spans: Sequence[tuple[str | None, float, float]]) -> str:
-    confidences = f"(confidence {spans[first][1]:.3g} to {spans[last][2]:.3g})"
+def _span(first: int, last: int, spans: Sequence[tuple[float, float]]) -> str:
+    confidences = f"(confidence {spans[first][0]:.3g} to {spans[last][1]:.3g})"
     return f"bin {first} {confidences}" if first == last else f"bins {first} to {last} {confidences}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -7,7 +7,6 @@ import textwrap
 from pathlib import Path
 
 from hinge._files import write_whole
-from hinge.bins import EdgeBins
 from hinge.cli import console
 from hinge.cli.settings import UsageError
 from hinge.simulation.trade import FEWEST, Recommendation
@@ -30,11 +29,11 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     if advice.alone is not None:
         console.say(f"To run it, no gate is needed: let the {advice.alone} model answer everything")
     elif trace.local is None:  # files of models are classifiers
-        told = {**settings, "bins": advice.bins}
-        named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
-        policy = f"build({advice.policy!r}, {named})"
-        fitted = isinstance(advice.binning, EdgeBins)
-        gate = f"Gate({policy}, bins={settings['bins']})" if fitted else policy
+        gate = f"Gate(offload_cost={settings.get('offload_cost')})"
+        if advice.threshold is not None:
+            gate = f"Gate(Threshold({advice.threshold:g}))"
+        elif advice.target is not None:
+            gate = f"Gate(Target({advice.target:g}))"
         console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…)")
     elif write is None:
         console.say(f"To run it (--write hinge.toml writes these settings): hinge device {samples} {options}")

@@ -45,9 +45,9 @@ fewer than the licence that its record bears at that price. They neither cut nor
 where the price has moved by MOVED, they are cut to what the records bear now, and never lengthened, as the next audit
 grants anew. What a budget adds to the price cuts nothing.
 
-**Proved** (docs/probation.md): an overconfident bin costs O(log T) between drops, whatever others testify; audits of all
-bins together cost 2 q √(γT) / SCALE at most; an accepted bin that falls costs about SCALE √(γt) until it is noticed,
-and no policy can trade these two better than by a factor 2.
+**Proved** (docs/probation.md): an overconfident bin costs O(log T) between drops, whatever others testify; audits of
+all bins together cost 2 q √(γT) / SCALE at most; an accepted bin that falls costs about SCALE √(γt) until an audit
+disagrees, and no policy can trade these two better than by a factor 2.
 """
 
 from math import exp, expm1, log, sqrt

@@ -74,8 +74,8 @@ class Threshold(FixedPolicy):
         owner = type(self).__name__
         self.threshold = real(owner, "threshold", threshold, 0, 1)
         super().__init__(2 if bins is None else bins, None)
-        self.edges = [self.threshold] if bins is None and 0.0 < self.threshold < 1.0 else None
-        first = 1 if bins is None else math.ceil(self.threshold * self.bins - 1e-9)
+        self.edges = [self.threshold] if bins is None and self.threshold > 0.0 else None
+        first = 1 if self.edges else math.ceil(self.threshold * self.bins - 1e-9)
         self._settle([bin >= first for bin in range(self.bins)])
 
     @property

@@ -74,7 +74,7 @@ def player(functions: Functions, features: Features) -> Loop:
     fitted, measured, budgeted, by_price = features
     repriced = given_reprices is not None and (measured or budgeted)
 
-    def play(parts: Any, time: int, samples: Samples, told: Told, book: Book) -> None:
+    def play(parts: Parts, time: int, samples: Samples, told: Told, book: Book) -> None:
         """Run the gate over the samples that follow those up to `time`."""
         table, cells, price, budget = parts
         columns: Any = samples  # those that it lacks are empty here, not None; `places` are cells, if bins are fitted

@@ -8,10 +8,10 @@ has the argument.
 A recommendation is a price, for the default policy with bins that fit themselves; or, where that costs less, a fixed
 threshold, or one of both models alone. A threshold is fitted on a random half of the log, and all are measured on the
 other; a price that nobody knows is that of the headline. The gate stays, unless a threshold is cheaper, in the long
-run, by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller difference says more about the half than about the
-threshold (Breiman et al., Classification and Regression Trees, 1984). Where there are true labels, costs are by the
-truth, and a known price γ is told to the gate as γ′, which the labels shift, unless γ itself costs less on the half
-that is measured. In the end threshold and γ′ are fitted once more, on the whole log.
+run, by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller difference says more about
+the half than about the threshold (Breiman et al., Classification and Regression Trees, 1984). Where there are true
+labels, costs are by the truth, and a known price γ is told to the gate as γ′, which the labels shift, unless γ itself
+costs less on the half that is measured. In the end threshold and γ′ are fitted once more, on the whole log.
 """
 
 from collections.abc import Iterator, Sequence

@@ -33,8 +33,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge.policies.evidence import divergence
 from hinge.theory.problem import Problem, arrival_weights
+
+
+def divergence(p: float, q: float) -> float:
+    """Return kl(p, q) in nats, accurate also for p near q; infinite where q rules out what p allows.
+
+    >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
+    (0.130812, 0.0, inf)
+    """
+    if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
+        return math.inf
+    return _one_side(p, q) + _one_side(1.0 - p, 1.0 - q)  # the linear parts cancel, and keep both sides >= 0
+
+
+def _one_side(p: float, q: float) -> float:
+    """Return p log(p/q) + q - p, by a series for p near q."""
+    if p <= 0.0:
+        return q
+    x = (q - p) / p
+    if abs(x) > 0.03:
+        return p * math.log(p / q) + q - p
+    return p * x * x * sum((-x) ** k / (k + 2) for k in range(11))
 
 
 def adversarial_bound(problem: Problem, *, horizon: int, alpha: float) -> float:

@@ -7,39 +7,39 @@
    Settings come from hinge_config.h beside this file, as `hinge export c` writes it, or from the compiler's options:
 
      HINGE_BINS          how many bins confidences are sorted into, 1 to 255
-     HINGE_EDGES         if defined: the largest confidence, from 0 to 255, of each bin but the last, {31, 99, 200}; if
-                         not: bins are of equal width
+     HINGE_EDGES         if defined: where each bin but the lowest begins, in log-odds of 16 bits, {-1024, 2048, 4100};
+                         if not: bins are of equal width
+     HINGE_PROBATION     if defined: Probation, with the settings
+     HINGE_BREAK_EVEN    one minus the offload cost, in units of 2^-16, 1 to 65535
+     HINGE_LG_BREAK_EVEN, HINGE_LG_COST, HINGE_LG_AUDIT
+                         log2 of that, of the offload cost, and of 20 cost^1/2 / break-even, in units of 2^-14
+     HINGE_MONOTONE      if defined in place of it: HI-LCB; if neither is: HI-LCB-lite; with the settings
      HINGE_THRESHOLD     one minus the offload cost, in units of 2^-32, rounded up
-     HINGE_LEARNED_COST  if defined, in place of HINGE_THRESHOLD: the mean offload cost is learned
      HINGE_RATE          log2(e) / alpha / 2^HINGE_SHIFT, in units of 2^-32
      HINGE_SHIFT         0 to 15
-     HINGE_MONOTONE      if defined: HI-LCB, which takes agreement not to fall with confidence; if not: HI-LCB-lite
-     HINGE_SENTINEL      if defined: Sentinel, with the setting below in place of those above
-     HINGE_BREAK_EVEN    one minus the offload cost, a double between 0 and 1
-     HINGE_TABLE_ONLY    if defined: no learning, as expiries, or Sentinel's licences, are found elsewhere; of the
-                         others HINGE_BINS is needed, and HINGE_SENTINEL
+     HINGE_TABLE_ONLY    if defined: no learning, as licences (HINGE_PROBATION) or expiries are found elsewhere; no
+                         other setting is needed
 
-   A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. All arithmetic is in
-   whole numbers: no floating point, no division, no memory but the state, which is the caller's. A state of zeros has
-   seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte, with its seal.
+   All arithmetic is in whole numbers: no floating point, no division, no memory but the state, which is the caller's. A
+   state of zeros has seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte, with
+   its seal.
 
-   Sentinel's licences are counted down: `left` samples of a bin are accepted, the next one is offloaded as an audit, and
-   the licence begins again, without learning with the length `granted`; a bin that has none is offloaded. To learn it
-   needs doubles of 64 bits, by hardware or by the compiler's library, and no other function. To decide bit for bit as
-   its twin in Python, it must be compiled without fused operations (-ffp-contract=off).
+   Probation's licences are counted down: `left` samples of a bin are accepted, the next one is offloaded as an audit, and
+   the licence begins again with the length `granted`, until the audit's feedback replaces it. By HI-LCB a bin is accepted
+   until its expiry, a time counted in samples, and only an offload moves it.
 
    At the limits:
      a bin too high    is offloaded, as one never seen; to learn about it changes nothing.
      the clock         stops at 2^31. From there a bin whose expiry is later is accepted for good, and every other one
                        is offloaded until it has earned as much. Such an expiry is earned wrongly with a chance of at
-                       most 2^(-62 alpha) at each offload.
-                       Sentinel, if it learns, begins again from nothing.
-     a licence         of 2^32 samples and more is 2^32 - 1 long; of 2^31 and more, where Sentinel learns, 2^31 - 2.
+                       most 2^(-62 alpha) at each offload. Probation's licences grow no longer by it from there.
      an expiry         of 2^32 and beyond becomes 2^32 - 1.
-     65536 offloads    of a bin become 32768, and their agreements half as many; likewise those of all bins, and their
-                       costs. What is left is a weighted mean with weights of at most 1: the bound that the policy
-                       rests on holds for it as for a plain one.
-     a cost            above 1 counts as 1. */
+     a licence         of more than 2^30 samples is 2^30 long; in a table it may have 2^32 - 1.
+     2^29 samples      of a bin: evidence that bears as many bears all that follow.
+     8192 offloads     of a bin, by Probation, become 4096, and its agreements and samples half as many.
+     65536 offloads    of a bin, by HI-LCB, become 32768, and its agreements half as many. What is left is a weighted
+                       mean with weights of at most 1: the bound that the policy rests on holds for it as for a plain
+                       one. */
 
 #ifndef HINGE_H
 #define HINGE_H
@@ -62,57 +62,40 @@ extern "C" {
 #define HINGE_CLOCK_END 0x80000000u
 
 /* What the bytes of a state mean; the first number goes up when that changes with this file. */
-#define HINGE_LAYOUT (0x00010000u | HINGE_POLICY << 8 | HINGE_BINS)
-#if defined(HINGE_SENTINEL) && defined(HINGE_TABLE_ONLY)
+#define HINGE_LAYOUT (0x00020000u | HINGE_POLICY << 8 | HINGE_BINS)
+#if defined(HINGE_PROBATION) && defined(HINGE_TABLE_ONLY)
 #define HINGE_POLICY 1u
-#elif defined(HINGE_SENTINEL)
+#elif defined(HINGE_PROBATION)
 #define HINGE_POLICY 2u
 #elif defined(HINGE_TABLE_ONLY)
 #define HINGE_POLICY 3u
-#elif defined(HINGE_LEARNED_COST) && defined(HINGE_MONOTONE)
-#define HINGE_POLICY 4u
-#elif defined(HINGE_LEARNED_COST)
-#define HINGE_POLICY 5u
 #elif defined(HINGE_MONOTONE)
-#define HINGE_POLICY 6u
+#define HINGE_POLICY 4u
 #else
-#define HINGE_POLICY 7u
+#define HINGE_POLICY 5u
 #endif
 
-#ifdef HINGE_SENTINEL
+#ifdef HINGE_PROBATION
+
+#define HINGE_MOST_SEEN 0x20000000u
 
 struct hinge_bin {
     uint32_t left, granted; /* samples that the licence has left, and how long it is */
 #ifndef HINGE_TABLE_ONLY
-    uint32_t arrivals; /* samples before the licence */
-    uint32_t offloads, agreements;
-    uint32_t recent_offloads, recent_agreements; /* since `rising` was last 0 */
-    uint32_t weight, total;                      /* of the top block of the isotonic fit up to this bin */
-    uint32_t support;                            /* offloads in all blocks that are evidence */
-#if HINGE_BINS >= 32
-    uint32_t cut; /* samples by which suspicion has cut the licence short */
-#endif
-    double evidence, suspicion, rising;          /* the last two: Page's sums, over audits and over other offloads */
-    uint8_t below;                               /* bins below that are in the top block */
-    uint8_t audited;                             /* whether the feedback of an audit is awaited */
+    uint32_t samples; /* of the bin since its record began, and those left */
+    uint32_t changed; /* Page's sum, in units of 2^-14 bits: break-even against the record */
+    uint16_t offloads, agreements;
+    uint16_t foretold; /* the mean by which bins below testified, in units of 2^-16; 0: they did not */
 #endif
 };
 
 struct hinge {
 #ifndef HINGE_TABLE_ONLY
-    uint32_t time, since;            /* samples decided so far, and before the last alarm */
-    double audits, offloads, misfit; /* Page's sums of all bins: over audits, offloads, those that try the fit */
-#if HINGE_BINS > 16
-    uint32_t alarms; /* so far */
-#endif
+    uint32_t time, learned;  /* samples decided and offloads learned since all records began */
+    uint32_t fallen, misled; /* Page's sums of all bins: has agreement fallen, has testimony misled */
 #endif
     struct hinge_bin bins[HINGE_BINS];
 };
-
-#ifndef HINGE_TABLE_ONLY
-/* For hinge_decide: the same for a bin whose licence is used up, or that has none. */
-bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of);
-#endif
 
 /* Whether to offload the next sample, whose confidence lies in `bin`. */
 static inline bool hinge_decide(struct hinge *state, uint8_t bin)
@@ -129,12 +112,12 @@ static inline bool hinge_decide(struct hinge *state, uint8_t bin)
         of->left--;
         return false;
     }
-#ifdef HINGE_TABLE_ONLY
+#ifndef HINGE_TABLE_ONLY
+    if (of->samples < 2 * HINGE_MOST_SEEN) /* which feedback that is lost may lead to */
+        of->samples += of->granted;
+#endif
     of->left = of->granted;
     return true;
-#else
-    return hinge_decide_unlicensed(state, of);
-#endif
 }
 
 #else
@@ -143,7 +126,7 @@ struct hinge_bin {
     uint32_t expiry;
 #ifndef HINGE_TABLE_ONLY
     uint16_t offloads, agreements;
-#if defined(HINGE_MONOTONE) && !defined(HINGE_LEARNED_COST)
+#ifdef HINGE_MONOTONE
     uint32_t own; /* the expiry that the bin's own offloads give it */
 #endif
 #endif
@@ -151,10 +134,6 @@ struct hinge_bin {
 
 struct hinge {
     uint32_t time; /* samples decided so far */
-#ifdef HINGE_LEARNED_COST
-    uint32_t costs; /* of all offloads together, in units of 2^-15 */
-    uint16_t offloads;
-#endif
     struct hinge_bin bins[HINGE_BINS];
 };
 
@@ -174,26 +153,38 @@ static inline bool hinge_decide(struct hinge *state, uint8_t bin)
 
 #ifndef HINGE_TABLE_ONLY
 /* Take in what an offload has shown: whether the local answer agreed with the remote one. In any order, at any time. */
-#ifdef HINGE_LEARNED_COST
-/* ... and what the offload has cost, in units of 2^-15: 32768 is as much as a wrong answer. */
-void hinge_learn(struct hinge *state, uint8_t bin, bool agreed, uint16_t cost);
-#else
 void hinge_learn(struct hinge *state, uint8_t bin, bool agreed);
 #endif
+
+#ifdef HINGE_EDGES
+/* log2(confidence / (1 - confidence)) in units of 2^-10, for a confidence in units of 2^-32; at most 32767 either way. */
+int16_t hinge_log_odds(uint32_t confidence);
+
+/* The bin of a confidence in these log-odds. */
+static inline uint8_t hinge_bin_from_log_odds(int16_t log_odds)
+{
+    static const int16_t edges[HINGE_BINS - 1] = HINGE_EDGES;
+    uint8_t bin = 0;
+    while (bin < HINGE_BINS - 1 && edges[bin] <= log_odds)
+        bin++;
+    return bin;
+}
 #endif
+
+/* The bin of a confidence in units of 2^-32. */
+static inline uint8_t hinge_bin(uint32_t confidence)
+{
+#ifdef HINGE_EDGES
+    return hinge_bin_from_log_odds(hinge_log_odds(confidence));
+#else
+    return (uint8_t)(((confidence >> 16) * HINGE_BINS) >> 16);
+#endif
+}
 
 /* The bin of a confidence as int8 models give it: the largest output of a softmax, scale 1/256, zero point -128. */
 static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 {
-#ifdef HINGE_EDGES
-    static const uint8_t edges[] = HINGE_EDGES;
-    uint8_t bin = 0;
-    while (bin < HINGE_BINS - 1 && edges[bin] < max_softmax_q + 128)
-        bin++;
-    return bin;
-#else
-    return (uint8_t)(((unsigned int)(max_softmax_q + 128) * HINGE_BINS) >> 8);
-#endif
+    return hinge_bin((uint32_t)(max_softmax_q + 128) << 24);
 }
 
 /* The CRC-32 of some bytes, or of them after others whose CRC is `crc`. */
@@ -231,434 +222,195 @@ static inline bool hinge_is_sound(const struct hinge *state, uint32_t seal)
 #if defined(HINGE_IMPLEMENTATION) && !defined(HINGE_IMPLEMENTED)
 #define HINGE_IMPLEMENTED
 
+/* A product of 16-bit numbers: every processor has one, or a short function for it. */
+static inline uint32_t hinge_product(uint32_t x, uint32_t y)
+{
+    return (uint32_t)(uint16_t)x * (uint16_t)y;
+}
+
+#if defined(HINGE_EDGES) || (defined(HINGE_PROBATION) && !defined(HINGE_TABLE_ONLY))
+/* log2(x) in units of 2^-14, at most 2 too low, for 0 < x < 65536: it rises with x, and doubling x adds 16384. */
+static int32_t hinge_lg(uint32_t x)
+{
+    int32_t lg = (int32_t)15 << 14;
+    int16_t bit = 1 << 13;
+    for (; x >> 16; x >>= 1)
+        lg += 16384;
+    for (; lg && !(x >> 15); x <<= 1) /* 0 ends, too */
+        lg -= 16384;
+    do {
+        x = hinge_product(x, x) >> 15;
+        if (x >> 16) {
+            x >>= 1;
+            lg += bit;
+        }
+        bit >>= 1;
+    } while (bit);
+    return lg;
+}
+#endif
+
+#ifdef HINGE_EDGES
+int16_t hinge_log_odds(uint32_t confidence)
+{
+    int32_t log_odds;
+    if (!confidence)
+        return -32767;
+    log_odds = (hinge_lg(confidence) - hinge_lg(~confidence + 1)) >> 4;
+    return (int16_t)(log_odds > 32767 ? 32767 : log_odds < -32767 ? -32767 : log_odds);
+}
+#endif
+
 #ifndef HINGE_TABLE_ONLY
 
-#ifdef HINGE_SENTINEL
+#ifdef HINGE_PROBATION
 
-#include <float.h>
+/* The same as in Python, where their meaning is explained (hinge/policies/probation.py). */
+#define HINGE_LG_SCALE 70810  /* log2 of 20 */
+#define HINGE_DOUBT 70909     /* 3 nats */
+#define HINGE_LG_FALL (-6800) /* log2 of 3/4 */
+#define HINGE_COUNTED 8192u   /* offloads, at most */
+#define HINGE_LONGEST 491520  /* log2 of 2^30 */
+#define HINGE_LOUDEST 0x18000 /* 6 bits: what an agreement may say */
 
-#if DBL_MANT_DIG != 53
-#error "hinge.h: Sentinel learns in doubles of 64 bits; this compiler has others, and needs HINGE_TABLE_ONLY"
-#endif
-#ifdef HINGE_LEARNED_COST
-#error "hinge.h: Sentinel does not learn the offload cost on a device"
-#endif
-
-/* The same as in Python, where their meaning is explained (hinge/policies/sentinel.py). */
-#define HINGE_ALPHA 0.6
-#define HINGE_ENTRY 0.3
-#define HINGE_WARM 96.0
-#define HINGE_FINENESS (HINGE_BINS / 16.0)
-#define HINGE_AUDIT 20.0
-#define HINGE_HURRY 20u
-#define HINGE_TRIED(n) (HINGE_BINS > 16 ? 5 * HINGE_BINS * (n) / 4 : HINGE_HURRY * (n)) /* HURRY F n ... */
-#define HINGE_MANY (0xFFFFFFFFu / 5 / (HINGE_BINS > 16 ? HINGE_BINS : 16)) /* ... which fits into 32 bits */
-#define HINGE_SUSPECTED 1.75
-#define HINGE_REFUTED 2.0
-#define HINGE_PROVEN 1.0
-#define HINGE_ALARM 8.0
-#define HINGE_FALL 0.75
-#define HINGE_FALLEN 5.5
-#define HINGE_RISE 5.0
-#define HINGE_RISE_GROWTH 1.5
-#define HINGE_SUREST 0.02
-#define HINGE_TIE 1e-12
-#define HINGE_LONGEST 0x7FFFFFFFu
-
-union hinge_double {
-    double value;
-    uint64_t bits;
-};
-
-/* log x of x > 0: x is 2^k m with m from sqrt(1/2) to sqrt(2), and log m is 2 (s + s^3 / 3 + s^5 / 5 + ...) with
-   s = (m - 1) / (m + 1). */
-static double hinge_log(double x)
+/* 2^y, to 0.4 % and to a whole number; at most 2^30. */
+static uint32_t hinge_power(int32_t y)
 {
-    static const double terms[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
-                                   1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
-    union hinge_double m;
-    double s, square, sum = 0.0;
-    uint_fast8_t term = 0;
-    int k;
-    m.value = x;
-    k = (int)(m.bits >> 52) - 1022;
-    m.bits = (m.bits & 0x000FFFFFFFFFFFFFu) | 0x3FE0000000000000u;
-    if (m.value < 0.7071067811865476) {
-        m.value *= 2.0;
-        k--;
-    }
-    s = (m.value - 1.0) / (m.value + 1.0);
-    square = s * s;
-    do
-        sum = sum * square + terms[term];
-    while (++term < 11);
-    return k * 0.6931471805599453 + 2.0 * s * sum;
-}
-
-/* The square root of x >= 0, by Newton's method from 6 % above at most. */
-static double hinge_sqrt(double x)
-{
-    union hinge_double root;
-    uint_fast8_t steps = 4;
-    root.value = x;
-    root.bits = (root.bits >> 1) + 0x1FF8000000000000u;
-    do
-        root.value = 0.5 * (root.value + x / root.value);
-    while (--steps);
-    return root.value;
-}
-
-/* An agreement, with one agreement and one disagreement added. */
-static double hinge_mean(uint32_t agreements, uint32_t offloads)
-{
-    return (agreements + 1.0) / (offloads + 2.0);
-}
-
-/* Whether a block's mean is q at most, so that it is no evidence that agreement is higher. */
-static bool hinge_silent(uint32_t weight, uint32_t total, double q)
-{
-    return total <= (q + HINGE_TIE) * weight;
-}
-
-/* (n + 2) kl((a + 1) / (n + 2), q) of a block whose mean exceeds q, else 0. */
-static double hinge_block_evidence(uint32_t weight, uint32_t total, double q)
-{
-    const double p = hinge_mean(total, weight);
-    if (hinge_silent(weight, total, q) || total + 1.0 <= q * (weight + 2.0))
-        return 0.0;
-    return (weight + 2.0) * (p * hinge_log(p / q) + (1.0 - p) * hinge_log((1.0 - p) / (1.0 - q)));
-}
-
-/* 2 alpha (L - log(1 + L)) with L = log(1 + m / N). */
-static double hinge_doubt(uint32_t support, double arrivals)
-{
-    const double span = hinge_log(1.0 + arrivals / support);
-    return 2.0 * HINGE_ALPHA * (span - hinge_log(1.0 + span));
-}
-
-/* Whether all bins are. */
-static bool hinge_suspected(const struct hinge *state)
-{
-    return state->audits > HINGE_SUSPECTED || state->offloads > HINGE_FALLEN;
-}
-
-/* Whether the top block of the fit up to a bin is silent. */
-static bool hinge_is_silent(const struct hinge_bin *of)
-{
-    return hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
-}
-
-/* The agreement of a bin by the fit; 0 where that is silent, as silent blocks are left as they were. */
-static double hinge_believed(const struct hinge_bin *of)
-{
-    return hinge_is_silent(of) ? 0.0 : hinge_mean(of->total, of->weight);
-}
-
-/* Evidence that a licence needs after so many samples of its bin. */
-static double hinge_entry(const struct hinge *state, uint32_t arrivals)
-{
-    double needed = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
-#if HINGE_BINS > 16
-    if (state->alarms)
-        needed += hinge_log(1.0 + (HINGE_FINENESS - 1.0) * state->alarms);
-#else
-    (void)state;
-#endif
-    return needed;
-}
-
-/* Whether a bin needs no others to testify for it. */
-static bool hinge_has_proved_itself(const struct hinge_bin *of)
-{
-    return hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN) > HINGE_PROVEN;
-}
-
-/* Whether a bin is, or all are. */
-static bool hinge_hurried(const struct hinge *state, const struct hinge_bin *of)
-{
-    return of->suspicion > HINGE_SUSPECTED || hinge_suspected(state);
-}
-
-/* Samples of a bin after which one is audited. */
-static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
-{
-    const double gap = hinge_believed(of) - HINGE_BREAK_EVEN;
-    const uint32_t seen = of->arrivals + of->granted - of->left;
-    uint32_t past = state->time - state->since, tried = of->offloads, samples = HINGE_LONGEST - 1;
-    double most;
-    if (gap <= 0.0 || hinge_hurried(state, of) || of->agreements < HINGE_BREAK_EVEN * of->offloads)
-        return HINGE_HURRY;
-    if (seen <= 0xFFFFFFFFu / HINGE_BINS && seen * HINGE_BINS < past)
-        past = seen * HINGE_BINS;
-    most = HINGE_AUDIT * hinge_sqrt(past * gap) / HINGE_BREAK_EVEN;
-    if (most < HINGE_LONGEST)
-        samples = (uint32_t)most;
-    tried = HINGE_TRIED(tried < HINGE_MANY ? tried + 1 : HINGE_MANY);
-    if (samples > tried && !hinge_has_proved_itself(of))
-        samples = tried;
-    return samples < HINGE_HURRY ? HINGE_HURRY : samples;
-}
-
-/* Whether the fit has foretold offloads badly. */
-static bool hinge_is_refuted(const struct hinge *state)
-{
-#if HINGE_BINS > 16
-    return state->misfit > HINGE_REFUTED && state->misfit > HINGE_REFUTED + hinge_log(HINGE_FINENESS);
-#else
-    return state->misfit > HINGE_REFUTED;
-#endif
-}
-
-/* How many samples of a bin may be accepted from now on; 0: none. */
-static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin *of)
-{
-    const uint32_t arrivals = of->arrivals + of->granted - of->left;
-    const double entry = hinge_entry(state, arrivals);
-    double evidence = of->evidence;
-    uint32_t samples, support = of->support;
-    if (hinge_is_refuted(state)) {
-        evidence = hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN);
-        support = of->offloads;
-    }
-    if (!support)
+    const uint32_t f = (uint32_t)y >> 2 & 4095u;
+    const uint32_t m = 4096u + ((f * (2689u + (1407u * f >> 12))) >> 12);
+    const int32_t whole = y >> 14;
+    if (y < 0)
         return 0;
-    if (!(evidence > entry + hinge_doubt(support, arrivals)))
+    if (y >= HINGE_LONGEST)
+        return 0x40000000u;
+    return whole < 12 ? m >> (12 - whole) : m << (whole - 12);
+}
+
+/* (n + 1) kl((a + 1/2) / (n + 1), q) of a record whose mean exceeds q, else 0; at most 30 bits. */
+static int32_t hinge_evidence(uint32_t n, uint32_t a)
+{
+    const uint32_t hits = 2 * a + 1, misses = 2 * (n - a) + 1;
+    int32_t all, above, below;
+    if (a << 16 <= HINGE_BREAK_EVEN * n)
         return 0;
-    samples = hinge_longest(state, of);
-    while (samples && evidence - entry <= hinge_doubt(support, (double)arrivals + samples))
-        samples >>= 1;
-    return samples;
-}
-
-/* Give a bin a licence for so many samples in place of the one it has. */
-static void hinge_grant(struct hinge_bin *of, uint32_t samples)
-{
-    of->arrivals += of->granted - of->left;
-    of->granted = of->left = samples;
-#if HINGE_BINS >= 32
-    of->cut = 0;
-#endif
-}
-
-/* Drop everything that was learned, and every licence. */
-static void hinge_drop(struct hinge *state)
-{
-    uint_fast8_t i;
-    for (i = 0; i < HINGE_BINS; i++) {
-        struct hinge_bin *const of = &state->bins[i];
-        of->left = of->granted = of->arrivals = 0;
-#if HINGE_BINS >= 32
-        of->cut = 0;
-#endif
-        of->offloads = of->agreements = of->recent_offloads = of->recent_agreements = 0;
-        of->weight = of->total = of->support = 0;
-        of->evidence = of->suspicion = of->rising = 0.0;
-        of->below = of->audited = 0;
-    }
-    state->audits = state->offloads = state->misfit = 0.0;
-    state->since = state->time;
-}
-
-/* By how many samples a licence that has run out goes on. */
-static uint32_t hinge_further(const struct hinge *state, struct hinge_bin *of)
-{
-    uint32_t samples = 0;
-    if (of->granted && !hinge_hurried(state, of))
-        samples = hinge_licence(state, of);
-    if (!samples)
+    all = hinge_lg(2 * n + 2);
+    above = hinge_lg(hits) - all - HINGE_LG_BREAK_EVEN;
+    below = hinge_lg(misses) - all - HINGE_LG_COST;
+    if (above <= 0)
         return 0;
-    if (hinge_has_proved_itself(of)) {
-        of->left = of->granted; /* as at its beginning */
-        samples = hinge_licence(state, of);
-        of->left = 0;
-        return samples > of->granted ? samples - of->granted : 0;
-    }
-#if HINGE_BINS >= 32
-    samples = samples > of->granted ? samples - of->granted : 0;
-    return samples < of->cut ? samples : of->cut;
-#else
-    return 0;
-#endif
+    if (above > HINGE_LOUDEST)
+        above = HINGE_LOUDEST;
+    above = (int32_t)(hits * (uint32_t)above + misses * (uint32_t)below) >> 1;
+    return above > HINGE_LONGEST ? HINGE_LONGEST : above < 0 ? 0 : above;
 }
 
-bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
+/* How many samples of a bin may be accepted from now on, after so many since its record began. */
+static uint32_t hinge_licence(struct hinge *state, uint8_t bin, uint32_t seen)
 {
-    bool audit;
-    uint32_t samples;
-    if (state->time >= HINGE_CLOCK_END) {
-        state->time = 0;
-        hinge_drop(state);
-        state->time = 1;
-    }
-    audit = of->granted > 0;
-    samples = hinge_further(state, of);
-    if (samples) {
-        of->granted += samples;
-#if HINGE_BINS >= 32
-        of->cut -= samples < of->cut ? samples : of->cut;
-#endif
-        of->left = samples - 1;
-        return false;
-    }
-    samples = audit ? 0 : hinge_licence(state, of);
-    hinge_grant(of, samples);
-    if (samples) {
-        of->left--;
-        return false;
-    }
-    of->arrivals++;
-    if (audit) { /* if the evidence still holds, the licence goes on while its feedback is awaited */
-        samples = hinge_licence(state, of);
-        hinge_grant(of, samples);
-        of->audited |= samples > 0;
-    }
-    return true;
-}
-
-/* The log-likelihood ratio of two agreements, by one offload. */
-static double hinge_ratio(bool agreed, double suspected, double usual)
-{
-    return hinge_log(agreed ? suspected / usual : (1.0 - suspected) / (1.0 - usual));
-}
-
-/* Add that to one of Page's sums. */
-static void hinge_step(double *sum, double ratio)
-{
-    *sum += ratio;
-    if (!(*sum > 0.0))
-        *sum = 0.0;
-}
-
-/* Whether a bin that is accepted has come down to break-even. */
-static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool agreed, double usual)
-{
-    const double surest = 1.0 - HINGE_SUREST * (1.0 - HINGE_BREAK_EVEN);
-    const double fitted = hinge_believed(of);
-    double ratio;
-    if (usual < fitted)
-        usual = fitted;
-    if (usual < HINGE_BREAK_EVEN)
-        usual = HINGE_BREAK_EVEN;
-    if (usual > surest)
-        usual = surest;
-    ratio = hinge_ratio(agreed, HINGE_BREAK_EVEN, usual);
-    hinge_step(&state->audits, ratio);
-    hinge_step(&of->suspicion, ratio);
-}
-
-/* Whether a bin that is offloaded has come up to break-even; then only what was seen since counts. */
-static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usual)
-{
-    if (usual < HINGE_BREAK_EVEN) {
-        hinge_step(&of->rising, hinge_ratio(agreed, HINGE_BREAK_EVEN, usual));
-        of->recent_offloads++;
-        of->recent_agreements += (uint32_t)agreed;
-    } else {
-        of->rising = 0.0;
-    }
-    if (of->rising > HINGE_RISE + HINGE_RISE_GROWTH * hinge_log(of->offloads + 1.0)) {
-        of->offloads = of->recent_offloads - 1; /* this one is counted with the others */
-        of->agreements = of->recent_agreements - (uint32_t)agreed;
-        of->rising = of->suspicion = 0.0;
-    }
-    if (!(of->rising > 0.0))
-        of->recent_offloads = of->recent_agreements = 0;
-}
-
-/* Fit the bins up to i, from the fits of the bins before. What pools with a silent block is silent. */
-static void hinge_fit(struct hinge *state, uint_fast8_t i)
-{
-    struct hinge_bin *const of = &state->bins[i];
-    uint_fast8_t first = i;
-    bool ended = false;
-    double own;
-    of->weight = of->offloads;
-    of->total = of->agreements;
-    while (first && !ended) {
-        const struct hinge_bin *const before = &state->bins[first - 1];
-        if ((double)before->total * of->weight < (double)of->total * before->weight)
-            break;
-        ended = hinge_is_silent(before);
-        of->weight += before->weight;
-        of->total += before->total;
-        first--;
-        first = (uint_fast8_t)(before->below < first ? first - before->below : 0);
-    }
-    of->evidence = 0.0;
-    of->support = 0;
-    if (first && !hinge_is_silent(of)) {
-        of->evidence = state->bins[first - 1].evidence;
-        of->support = state->bins[first - 1].support;
-    }
-    own = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
-    if (own > 0.0) {
-        of->evidence += own;
-        of->support += of->weight;
-    }
-    of->below = (uint8_t)(i - first);
-}
-
-/* Redo the fits from a bin upwards. A block that was silent and stays so leaves the evidence above as it is. */
-static void hinge_refit(struct hinge *state, uint_fast8_t i)
-{
-    for (; i < HINGE_BINS; i++) {
-        const struct hinge_bin *const of = &state->bins[i];
-        const bool settled = of->weight && hinge_is_silent(of);
-        hinge_fit(state, i);
-        if (settled && hinge_is_silent(of))
-            return;
-    }
-}
-
-/* While all are suspected, let no licence last longer than that. */
-static void hinge_hurry(struct hinge *state)
-{
-    uint_fast8_t i;
-    for (i = 0; i < HINGE_BINS; i++) {
-        struct hinge_bin *const of = &state->bins[i];
-        if (of->left > HINGE_HURRY) {
-#if HINGE_BINS >= 32
-            of->cut += of->left - HINGE_HURRY;
-#endif
-            of->granted -= of->left - HINGE_HURRY;
-            of->left = HINGE_HURRY;
+    struct hinge_bin *const of = &state->bins[bin];
+    uint32_t n = 0, a = 0, support = 0, agreed = 0, held;
+    int32_t strongest = 0, least, other;
+    uint8_t below = bin;
+    of->foretold = 0;
+    if ((uint32_t)of->agreements << 16 < HINGE_BREAK_EVEN * (uint32_t)of->offloads)
+        return 0;
+    do {
+        int32_t evidence;
+        n += state->bins[below].offloads;
+        a += state->bins[below].agreements;
+        while (n > HINGE_COUNTED) {
+            n >>= 1;
+            a >>= 1;
         }
-    }
+        evidence = hinge_evidence(n, a);
+        if (evidence > strongest) {
+            strongest = evidence;
+            support = n;
+            agreed = a;
+        }
+    } while (below--);
+    if (!strongest)
+        return 0;
+    held = hinge_power(strongest + hinge_lg(support));
+    if (held <= support + seen)
+        return 0;
+    least = hinge_lg(held - support - seen);
+    other = HINGE_LG_AUDIT + (hinge_lg(state->time) >> 1);
+    if (other < least)
+        least = other;
+    other = HINGE_LG_SCALE + hinge_lg(of->offloads + (uint32_t)1) + hinge_evidence(of->offloads, of->agreements);
+    other = (int32_t)((uint32_t)other - state->misled);
+    if (other < least)
+        least = other;
+    held = hinge_power(hinge_lg(2 * agreed + 1) - hinge_lg(2 * support + 2) + ((int32_t)16 << 14));
+    of->foretold = (uint16_t)(held > 65535 ? 65535 : held);
+    held = hinge_power((int32_t)((uint32_t)least - of->changed));
+    return held ? held : 1;
+}
+
+/* One of Page's sums after one more offload, by the log2 of its chances if there was a change, and if there was none. */
+static uint32_t hinge_page(uint32_t sum, int32_t changed, int32_t usual)
+{
+    sum += (uint32_t)(changed - usual);
+    return sum >> 31 ? 0 : sum;
+}
+
+/* Begin a record. The licence of its bin is running still. */
+static void hinge_drop(struct hinge_bin *of)
+{
+    of->samples = of->left;
+    of->changed = 0;
+    of->offloads = of->agreements = of->foretold = 0;
 }
 
 void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
 {
     struct hinge_bin *of;
-    double usual;
+    uint32_t all, hits, misses;
+    int32_t predicted, usual;
     if (bin >= HINGE_BINS)
         return;
     of = &state->bins[bin];
-    usual = hinge_mean(of->agreements, of->offloads);
-    if (of->audited)
-        hinge_compare_audit(state, of, agreed, usual);
-    else
-        hinge_compare_offload(of, agreed, usual);
-    if (usual < HINGE_BREAK_EVEN && !hinge_is_silent(of))
-        hinge_step(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
-    hinge_step(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
-    if (state->offloads > 2.0 * HINGE_FALLEN)
-        state->offloads = 2.0 * HINGE_FALLEN;
+    all = 2 * (uint32_t)of->offloads + 2;
+    hits = 2 * (uint32_t)of->agreements + 1;
+    misses = all - hits;
+    usual = hinge_lg(all);
+    predicted = hinge_lg(agreed ? hits : misses);
+    state->fallen = agreed ? hinge_page(state->fallen, HINGE_LG_FALL, 0)
+                           : hinge_page(state->fallen, hinge_lg(4 * all - 3 * hits) - 32768, predicted);
+    predicted -= usual;
+    usual = agreed ? HINGE_LG_BREAK_EVEN : HINGE_LG_COST;
+    of->changed = hinge_page(of->changed, usual, predicted);
+    if (of->foretold) {
+        predicted = hinge_lg(agreed ? of->foretold : 65536u - of->foretold) - ((int32_t)16 << 14);
+        state->misled = hinge_page(state->misled, usual, predicted);
+    }
+    if (state->learned < HINGE_CLOCK_END)
+        state->learned++;
+    if (state->fallen > (uint32_t)(HINGE_DOUBT + hinge_lg(state->learned))) {
+        uint8_t other = HINGE_BINS;
+        do {
+            other--;
+            state->bins[other].left = state->bins[other].granted = 0;
+            hinge_drop(&state->bins[other]);
+        } while (other);
+        state->time = state->learned = 1;
+        state->fallen = state->misled = 0;
+    } else if (of->changed > (uint32_t)(HINGE_DOUBT + hinge_lg(of->offloads + (uint32_t)1))) {
+        hinge_drop(of);
+    }
+    all = of->samples - of->left + 1; /* samples since the record began */
+    if (of->offloads >= HINGE_COUNTED) {
+        of->offloads >>= 1;
+        of->agreements >>= 1;
+        all >>= 1;
+    }
+    if (all > HINGE_MOST_SEEN)
+        all = HINGE_MOST_SEEN;
     of->offloads++;
-    of->agreements += (uint32_t)agreed;
-    if (state->audits > HINGE_ALARM) {
-        hinge_drop(state);
-#if HINGE_BINS > 16
-        state->alarms++;
-#endif
-        return;
-    }
-    hinge_refit(state, bin);
-    if (hinge_suspected(state))
-        hinge_hurry(state);
-    if (of->audited) {
-        of->audited = 0;
-        hinge_grant(of, hinge_licence(state, of));
-    }
+    of->agreements = (uint16_t)(of->agreements + agreed);
+    of->left = of->granted = hinge_licence(state, bin, all);
+    of->samples = all + of->left;
 }
 
 #else
@@ -666,12 +418,6 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
 #if HINGE_SHIFT < 0 || HINGE_SHIFT > 15
 #error "hinge.h: HINGE_SHIFT must be from 0 to 15"
 #endif
-
-/* A product of 16-bit numbers: every processor has one, or a short function for it. */
-static inline uint32_t hinge_product(uint32_t x, uint32_t y)
-{
-    return (uint32_t)(uint16_t)x * (uint16_t)y;
-}
 
 /* The upper half of a product, or up to 2 less. */
 static uint32_t hinge_high(uint32_t x, uint32_t y)
@@ -728,75 +474,6 @@ static void hinge_count(struct hinge_bin *bin, bool agreed)
     bin->agreements = (uint16_t)(agreements >> full);
 }
 
-#ifdef HINGE_LEARNED_COST
-
-static uint32_t hinge_root(uint32_t square)
-{
-    uint32_t root = 0, bit = 0x40000000u;
-    do {
-        const uint32_t next = root + bit;
-        root >>= 1;
-        if (square >= next) {
-            square -= next;
-            root += bit;
-        }
-        bit >>= 2;
-    } while (bit);
-    return root;
-}
-
-/* The first time after exp(((f + c - 1) / (n^-1/2 + m^-1/2))^2 / alpha), for a mean cost c of m offloads; 1 where
-   f + c <= 1. With the smaller and the larger of n and m, the fraction is f + c - 1 over 1 + (smaller / larger)^1/2,
-   times smaller^1/2. */
-static uint32_t hinge_expiry(const struct hinge_bin *bin, uint32_t threshold, uint32_t offloads)
-{
-    uint32_t surplus = hinge_share(bin->agreements, bin->offloads), smaller = bin->offloads, larger = offloads;
-    if (surplus <= threshold)
-        return 1;
-    if (smaller > larger) {
-        smaller = offloads;
-        larger = bin->offloads;
-    }
-    surplus = hinge_high(surplus - threshold, hinge_share(65536u, 65536u + hinge_root(hinge_share(smaller, larger))));
-    return hinge_licence(surplus, smaller);
-}
-
-/* The cost of an offload bears on every bin. */
-static void hinge_refresh(struct hinge *state)
-{
-    const uint32_t threshold = ~hinge_share(state->costs, (uint32_t)state->offloads << 15);
-    uint_fast8_t i;
-#ifdef HINGE_MONOTONE
-    uint32_t latest = 0;
-#endif
-    for (i = 0; i < HINGE_BINS; i++) {
-        struct hinge_bin *const bin = &state->bins[i];
-        if (!bin->offloads)
-            continue;
-        bin->expiry = hinge_expiry(bin, threshold, state->offloads);
-#ifdef HINGE_MONOTONE
-        if (bin->expiry < latest)
-            bin->expiry = latest;
-        latest = bin->expiry;
-#endif
-    }
-}
-
-void hinge_learn(struct hinge *state, uint8_t bin, bool agreed, uint16_t cost)
-{
-    uint32_t offloads, full;
-    if (bin >= HINGE_BINS)
-        return;
-    hinge_count(&state->bins[bin], agreed);
-    offloads = state->offloads + (uint32_t)1;
-    full = offloads >> 16;
-    state->offloads = (uint16_t)(offloads >> full);
-    state->costs = (state->costs + (cost < 0x8000u ? cost : 0x8000u)) >> full;
-    hinge_refresh(state);
-}
-
-#else
-
 /* The first time after exp(n (f - q)^2 / alpha); 1 where f <= q. */
 static uint32_t hinge_expiry(const struct hinge_bin *bin)
 {
@@ -839,5 +516,4 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
 
 #endif
 
-#endif
 #endif

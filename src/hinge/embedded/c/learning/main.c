@@ -17,22 +17,13 @@ static bool remote_agrees(unsigned int sample)
     return ((sample * 97u) & 0xFFu) > 90u;
 }
 
-static void learn(uint8_t bin, bool agreed)
-{
-#ifdef HINGE_LEARNED_COST
-    hinge_learn(&gate, bin, agreed, 16384u); /* what this offload has cost: 16384 is half of a wrong answer */
-#else
-    hinge_learn(&gate, bin, agreed);
-#endif
-}
-
 int main(void)
 {
     unsigned int sample, offloads = 0;
     for (sample = 0; sample < 1000u; sample++) {
         const uint8_t bin = hinge_bin_from_int8(local_confidence(sample));
         if (hinge_decide(&gate, bin)) {
-            learn(bin, remote_agrees(sample)); /* whenever the remote's answer comes */
+            hinge_learn(&gate, bin, remote_agrees(sample)); /* whenever the remote's answer comes */
             offloads++;
         }
     }

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Policy, build
-from hinge.policies import AlwaysLocal, AlwaysRemote, Offline, Oracle, Static
+from hinge import Gate, Policy, build
+from hinge.policies import AlwaysLocal, AlwaysRemote, Offline, Oracle, Threshold
 
-COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
 histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
 
@@ -27,25 +26,24 @@ def test_always_local_and_always_remote_never_change_their_minds() -> None:
         decision = remote.decide(time % 7)
         assert decision.offload
         remote.learn(decision, agreed=True, cost=1.0)
-    assert local.decide_many(range(7)).offload.tolist() == [False] * 7
-    assert remote.decide_many(range(7)).offload.tolist() == [True] * 7
 
 
-@pytest.mark.parametrize("bins", [1, 4, 16])
-def test_a_static_threshold_offloads_the_bins_below_it(bins: int) -> None:
-    for threshold in range(bins + 1):
-        policy = Static(bins, threshold)
-        assert offloaded(policy) == [bin < threshold for bin in range(bins)]
-        assert policy.decide_many(range(bins)).offload.tolist() == offloaded(policy)
-        assert [policy.explain(bin).offload_probability for bin in range(bins)] == offloaded(policy)
+@pytest.mark.parametrize("bins", [1, 4, 7, 16])
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.25, 3 / 7, 0.5, 0.99, 1.0])
+def test_a_threshold_accepts_the_bins_that_lie_above_it(bins: int, threshold: float) -> None:
+    policy = Threshold(threshold, bins)
+    assert offloaded(policy) == [bin < Fraction(threshold).limit_denominator(100) * bins for bin in range(bins)]
+    assert [policy.explain(bin).offload_probability for bin in range(bins)] == offloaded(policy)
+    assert str(policy.explain(0)).endswith(f"the threshold is {threshold:g}.")
 
 
-@pytest.mark.parametrize("cost", [0.0, 0.125, 0.25, 0.5, 0.75, 0.8125, 1.0])
-@pytest.mark.parametrize("bins", [1, 2, 8, 16, 256])
-def test_without_a_threshold_static_takes_confidence_at_its_word(bins: int, cost: float) -> None:
-    """It accepts a bin iff even its lowest confidence, as a chance of agreement, makes accepting strictly cheaper."""
-    accepted = [1 - Fraction(bin, bins) < Fraction(cost) for bin in range(bins)]
-    assert offloaded(Static(bins, offload_cost=cost)) == [not accept for accept in accepted]
+@pytest.mark.parametrize(("threshold", "expected"), [(0.0, [False, False]), (1.0, [True, False]), (0.6, [True, False])])
+def test_a_threshold_without_bins_has_two_around_it(threshold: float, expected: list[bool]) -> None:
+    assert offloaded(Threshold(threshold)) == expected
+    gate = Gate(Threshold(threshold))
+    for confidence in (0.0, 0.3, 0.59, 0.6, 0.99, 1.0):
+        assert gate.decide(confidence=confidence).offload == (confidence < threshold)
+    assert Threshold(**Threshold(threshold).parameters).parameters == Threshold(threshold).parameters
 
 
 # -- the oracle -------------------------------------------------------------------------------------------------------
@@ -84,21 +82,15 @@ def history_cost(threshold: int, history: list[tuple[int, bool]], cost: Fraction
     return sum((cost if bin < threshold else Fraction(not agreed) for bin, agreed in history), Fraction(0))
 
 
-@given(histories, st.sampled_from(COSTS) | st.floats(0, 1))
-def test_offline_finds_the_cheapest_threshold(history: list[tuple[int, bool]], cost: float) -> None:
+@given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_offline_finds_the_cheapest_threshold_and_of_equal_ones_the_highest(
+    history: list[tuple[int, bool]], cost: float
+) -> None:
     bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
     policy = Offline.fit(bins, agreed, bins=6, offload_cost=cost)
     paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
-    assert paid[policy.threshold] - min(paid) < 1e-12
-    assert offloaded(policy) == [bin < policy.threshold for bin in range(6)]
-
-
-@given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
-def test_of_equally_cheap_thresholds_offline_takes_the_highest(history: list[tuple[int, bool]], cost: float) -> None:
-    bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
-    paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
-    cheapest = max(threshold for threshold in range(7) if paid[threshold] == min(paid))
-    assert Offline.fit(bins, agreed, bins=6, offload_cost=cost).threshold == cheapest
+    assert policy.first == max(threshold for threshold in range(7) if paid[threshold] == min(paid))
+    assert offloaded(policy) == [bin < policy.first for bin in range(6)]
 
 
 def test_offline_is_built_from_history() -> None:
