@@ -294,7 +294,9 @@ class NamedMeasure:
         self.state = dict(state)
 
     def __call__(self, scores: ArrayLike) -> float:
-        raise InvalidState(f"the state was made with the confidence measure {self.state!r:.200}: give it as confidence=")
+        raise InvalidState(
+            f"the state was made with the confidence measure {self.state!r:.200}: give it as confidence="
+        )
 
 
 _MEASURES: dict[str, ConfidenceMeasure] = {

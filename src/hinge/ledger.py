@@ -4,7 +4,6 @@
 simulator's loops and `Ledger`, which keeps the sums of a running device, cannot drift apart.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 REGRET, OFFLOADS, OFFLOAD_COST, ERRORS, RIGHT = range(5)  # the positions in an array of sums
@@ -35,7 +34,6 @@ class Ledger:
 
     What is not known of a sample is None: whether the answer agrees with the remote's (`agreed`), the `gap`, whether
     the answer is `right` by the true label. Figures that need it are then None, or of the samples where it is known.
-    With `bins` it counts by bin, too, which `hindsight_regret` needs.
 
     >>> ledger = Ledger()
     >>> ledger.accept(agreed=False, gap=0.2)
@@ -44,10 +42,9 @@ class Ledger:
     (1.5, 0.75, 0.2)
     """
 
-    def __init__(self, bins: int = 0) -> None:
+    def __init__(self) -> None:
         self._sums = [0.0] * SUMS
         self.samples = self._judged = self._weighed = self._labelled = 0
-        self.accepted, self.wrong, self.offloaded = [0] * bins, [0.0] * bins, [0] * bins  # by bin
 
     def accept(
         self,
@@ -56,14 +53,10 @@ class Ledger:
         gap: float | None = None,
         right: float | None = None,
         cost: float = 0.0,
-        bin: int | None = None,
     ) -> None:
         """Add a local answer; `cost` is what an offload that failed has cost nevertheless."""
         accept(self._sums, 1.0 if agreed is None else agreed, gap or 0.0)
         self._sums[OFFLOAD_COST] += cost
-        if bin is not None:
-            self.accepted[bin] += 1
-            self.wrong[bin] += 0.0 if agreed is None else 1.0 - agreed
         self._count(agreed, gap, right)
 
     def offload(
@@ -73,13 +66,10 @@ class Ledger:
         gap: float | None = None,
         right: float | None = None,
         agreed: float | None = 1.0,
-        bin: int | None = None,
     ) -> None:
         """Add an offload; `agreed` is less than 1 only where the answer is not the one that the remote is known for."""
         offload(self._sums, cost, gap or 0.0)
         self._sums[ERRORS] += 0.0 if agreed is None else 1.0 - agreed
-        if bin is not None:
-            self.offloaded[bin] += 1
         self._count(agreed, gap, right)
 
     def _count(self, agreed: float | None, gap: float | None, right: float | None) -> None:
@@ -122,29 +112,6 @@ class Ledger:
             "true_accuracy": ratio(self._sums[RIGHT], self._labelled),
             "true_cost_per_sample": ratio(offload_cost + mistaken, samples) if self._labelled == samples else None,
         }
-
-    def hindsight_regret(self, agreement: Sequence[float | None], offload_cost: float | None = None) -> float | None:
-        """What was paid, minus what the best decision for each bin would have cost, as seen from the end.
-
-        An accepted sample shows whether local was wrong. An offloaded one does not: local is taken to have been wrong
-        as often as the `agreement` of its bin says. None if there is no sample, no price, or no agreement to go by.
-
-        >>> ledger = Ledger(bins=1)
-        >>> for agreed in (True, False, False):
-        ...     ledger.accept(agreed=agreed, bin=0)
-        >>> ledger.hindsight_regret([None], offload_cost=0.5)
-        0.5
-        """
-        offloads = sum(self.offloaded)
-        price = ratio(self.offload_cost, offloads) if offload_cost is None else offload_cost
-        if not self.samples or price is None:
-            return None
-        least = 0.0
-        for known, accepted, wrong, offloaded in zip(agreement, self.accepted, self.wrong, self.offloaded, strict=True):
-            if offloaded and known is None:
-                return None
-            least += min(wrong + offloaded * (1.0 - (known or 0.0)), price * (accepted + offloaded))
-        return self.cost - least
 
 
 def ratio(part: float, whole: float) -> float | None:

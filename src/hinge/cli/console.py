@@ -158,7 +158,7 @@ def print_rows(
 def is_informed(policy: str) -> bool:
     """Whether the policy of that name knows more than a device can.
 
-    >>> is_informed("oracle"), is_informed("sentinel")
+    >>> is_informed("oracle"), is_informed("probation")
     (True, False)
     """
     return policy in policy_names() and policy_class(policy).is_informed()

@@ -30,14 +30,13 @@ from hinge.device.answer import Answer
 from hinge.device.device import Device
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
-from hinge.simulation import Results, lineup, run_seeds, simulate
-from hinge.simulation.engine import policy_seed
+from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.tasks import Classification
 from hinge.traces import load_trace
 
-LIVE = "sentinel"  # what the device decides by
+LIVE = "probation"  # what the device decides by
 BESIDE = ("always-local", "always-remote", "oracle", LIVE, "hi-lcb", "hi-lcb-lite", "hedge-hi")
 MODEL, BINS = "fashion", 16
 OFFLOAD_COST = 0.15  # that of the headline, by the rule of `hinge.simulation.trade`
@@ -59,7 +58,6 @@ _COLUMNS = {  # headings, and how to write the figure of that name
     "offloads": ("offload_fraction", "{:.1%}"),
     "true acc.": ("true_accuracy", "{:.2%}"),
     "agrees": ("accuracy", "{:.2%}"),
-    "regret": ("regret", "{:.1f}"),
     "ms": ("latency_ms", "{:.3f}"),
 }
 _STYLE = """
@@ -83,17 +81,17 @@ class Outcome:
     results: Results | None = None  # of all policies, on the record of these images
     faults: dict[str, int] = field(default_factory=dict)
 
-    def add(self, case: Case, answer: Answer, recorded_bin: int, gap: float, seconds: float) -> None:
+    def add(self, case: Case, answer: Answer, recorded_bin: int, seconds: float) -> None:
         """Count an answer."""
         offloaded, as_recorded = answer.source == "remote", answer.label == case.remote
         right = answer.label == case.truth
         if offloaded:
-            self.ledger.offload(self.offload_cost, agreed=float(as_recorded), gap=gap, right=right)
+            self.ledger.offload(self.offload_cost, agreed=float(as_recorded), right=right)
             self.checked += 1
             self.differences += not as_recorded
         else:
-            self.ledger.accept(float(as_recorded), gap=gap, right=right)
-        self.elsewhere += answer.bin != recorded_bin
+            self.ledger.accept(float(as_recorded), right=right)
+        self.elsewhere += UniformBins(BINS).bin(answer.confidence) != recorded_bin
         self.seconds[offloaded].append(seconds)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -137,7 +135,7 @@ def demo_command(
     as_json: options.Json = False,
 ) -> None:
     """Real images are streamed through a device, and a report is written. The server is a process of its own, with the
-    Fashion-MNIST model that comes with Hinge; the device asks it over HTTP, and decides by sentinel. Other policies
+    Fashion-MNIST model that comes with Hinge; the device asks it over HTTP, and decides by probation. Other policies
     are simulated on the record of the same images. In the end it says what is gained at every price, and where nothing
     is.
 
@@ -154,8 +152,8 @@ def demo_command(
             url = stack.enter_context(edge_server())
         with console.status("simulating other prices"):
             prices = (*OFFLOAD_COSTS, offload_cost)
-            outcome = Outcome(offload_cost, trade(MODEL, LIVE, bins=BINS, offload_costs=prices, machine_code=False))
-        device = stack.enter_context(_device(url, source, samples, offload_cost))
+            outcome = Outcome(offload_cost, trade(MODEL, LIVE, offload_costs=prices, machine_code=False))
+        device = stack.enter_context(_device(url, offload_cost))
         live = None if page is None else show_page(device, page, stack)
         if live is not None and (_OPENS or not _DISPLAYS.isdisjoint(os.environ)):
             webbrowser.open(live.url)
@@ -204,38 +202,36 @@ def edge_server() -> Iterator[str]:
                 signal.signal(signal.SIGTERM, before)
 
 
-def _device(url: str, source: InOrder, samples: int, offload_cost: float) -> Device:
-    """Return the device, which decides as the first run of 'hinge evaluate' does."""
+def _device(url: str, offload_cost: float) -> Device:
     from hinge import OnnxModel, OpenInference
 
-    policy = lineup([LIVE], source, offload_cost=offload_cost, horizon=samples)[LIVE]
     local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
-    fresh = policy.fresh(policy_seed(run_seeds(0, 1)[0]))
-    return Device(local, remote, fresh, task=Classification(fashion.CLASSES), deadline_s=DEADLINE_S)
+    task = Classification(fashion.CLASSES)
+    return Device(local, remote, offload_cost=offload_cost, task=task, deadline_s=DEADLINE_S)
 
 
 def run(device: Device, source: InOrder, samples: int, outcome: Outcome, live: "LivePage | None") -> int | None:
     """Answer all images, or those until a signal comes, which is returned; then simulate the other policies."""
-    signals, stream = StopSignals(), zip(cases(source), rows(source, samples), strict=False)
+    signals, stream = StopSignals(), zip(cases(source), recorded_bins(source, samples), strict=False)
     with console.progress("streaming images", compiles=False) as report, Warnings(), signals:
-        for case, (bin, gap) in signals.until_stopped(stream if live is None else paced(stream)):
+        for case, bin in signals.until_stopped(stream if live is None else paced(stream)):
             began = time.perf_counter()
             answer = device.infer(case.sample)
-            outcome.add(case, answer, bin, gap, time.perf_counter() - began)
+            outcome.add(case, answer, bin, time.perf_counter() - began)
             report(outcome.ledger.samples, samples)
             if live is not None:
                 live.saw(answer, picture=case.sample, truth=case.truth)
     outcome.faults, done = device.status.fell_back, outcome.ledger.samples
     if done:
-        ready = lineup(BESIDE, source, offload_cost=outcome.offload_cost, horizon=samples)
+        ready = lineup(BESIDE, source, offload_cost=outcome.offload_cost, horizon=samples, fitted=True)
         outcome.results = simulate(ready, source, done, 1, machine_code=False)
     return signals.stopped_by
 
 
-def rows(source: InOrder, samples: int) -> Iterator[tuple[int, float]]:
-    """Yield the recorded bin of each sample, and what accepting it is expected to cost more than offloading it."""
+def recorded_bins(source: InOrder, samples: int) -> Iterator[int]:
+    """Yield the recorded bin of each sample."""
     for chunk in source.stream(0, samples):
-        yield from zip(chunk.bins.tolist(), chunk.gaps.tolist(), strict=True)
+        yield from chunk.bins.tolist()
 
 
 def paced(items: Iterable[T]) -> Iterator[T]:
@@ -272,7 +268,6 @@ def _legend(outcome: Outcome) -> list[str]:
         f"cost per sample: {outcome.offload_cost:g} for an offload, 1 for an accepted answer that disagrees with the "
         "remote's",
         "true acc.: answers that are right by the labels; agrees: answers as the remote's",
-        "regret: what decisions other than the oracle's are expected to cost in sum, by bin",
         "ms per sample: measured; ≈: by the device's accepted and offloaded samples",
         recorded + (f"; {outcome.elsewhere} samples in another bin" if outcome.elsewhere else ""),
     ]

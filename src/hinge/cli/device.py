@@ -20,7 +20,7 @@ from hinge.device.device import Device
 from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
 from hinge.models import RecordedModel, refused_among
-from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.policy import MAX_SAMPLES
 from hinge.tasks import Classification
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def device_command(
     certificates: Certificates = Certificates(),
     deciding: GateOptions = GateOptions(),
     deadline_s: Annotated[float, option("Seconds from an offload until the local answer stands.")] = 0.2,
-    limit: Annotated[int | None, option("End after this many samples.", 1, MOST_SAMPLES)] = None,
+    limit: Annotated[int | None, option("End after this many samples.", 1, MAX_SAMPLES)] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
     metrics_port: Annotated[int | None, option("Serve Prometheus at this port; 0: any free one.", 0, 65_535)] = None,
@@ -104,7 +104,7 @@ class DeviceRun:
 
     def __init__(self, device: Device, fit: Fit | None, page: "LivePage | None", priced: bool) -> None:
         self._device, self._fit, self._page = device, fit, page
-        self.figures = Figures(device.policy.bins, priced)
+        self.figures = Figures(priced)
         self._signals = StopSignals()
         self._ended_by: HingeError | None = None
         self._seconds = 0.0

@@ -28,6 +28,7 @@ from hinge.theory import Estimate
 
 Behind = Mapping[int, tuple[int, float]]  # by bin: answers of the remote that could be compared, and agreed
 _NOTHING: Behind = MappingProxyType({})
+_BINS = 16  # of the curve
 _FEWEST = 100  # samples: on fewer there is no curve to show
 _MAX_SAMPLES = 10_000  # samples that the curve is simulated on, in a second or two
 _STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
@@ -37,16 +38,17 @@ _AGAIN_S = 60.0  # between two warnings of the same
 class Figures:
     """The figures of a run so far, in memory that does not grow with it.
 
-    >>> figures = Figures(bins=1)
+    >>> figures = Figures()
     >>> figures.gain(paid=0.0, asked=0), figures.latency_ms(0.5)  # there was no answer yet
     (None, None)
     """
 
-    def __init__(self, bins: int, priced: bool = True) -> None:
+    def __init__(self, priced: bool = True) -> None:
         self.priced = priced  # whether an offload has a price; without one, no cost is told
         self._ledger = Ledger()  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
-        self._in_bin, self._answered, self._agreed = np.zeros((3, bins), np.int64)  # samples, and what remote answered
+        self._confidences: dict[int, float] = {}  # the last of each group, by `Answer.group`
+        self._samples, self._answered, self._agreed = Counter[int](), Counter[int](), Counter[int]()  # likewise
         self._local_right = self._labelled = 0
 
     @property
@@ -61,10 +63,11 @@ class Figures:
             self._ledger.offload(0.0, agreed=agreed, right=right)
         else:
             self._ledger.accept(agreed, right=right)
-        self._in_bin[answer.bin] += 1
+        self._confidences[answer.group] = answer.confidence
+        self._samples[answer.group] += 1
         if answer.source == "remote":
-            self._answered[answer.bin] += 1
-            self._agreed[answer.bin] += bool(answer.label == answer.local)
+            self._answered[answer.group] += 1
+            self._agreed[answer.group] += bool(answer.label == answer.local)
         if case.truth is not None:
             self._labelled += 1
             self._local_right += bool(answer.local == case.truth)
@@ -119,7 +122,7 @@ class Figures:
         estimate = self.estimate(behind)
         if estimate is None:
             return None
-        answers, accepted = int(estimate.offloads.sum()), 1.0 - estimate.offloads / np.maximum(self._in_bin, 1)
+        answers, accepted = int(estimate.offloads.sum()), 1.0 - estimate.offloads / np.maximum(estimate.samples, 1)
         spared = answers - int(estimate.agreements.sum())
         wrong = estimate.cost(accepted, 0.0)
         low, high = (None, None) if paid is None else estimate.cost(accepted, paid / asked)
@@ -137,10 +140,12 @@ class Figures:
 
     def estimate(self, behind: Behind = _NOTHING) -> Estimate | None:
         """Return the agreement by what the remote answered, to the caller or behind it; None without an answer."""
-        told = np.array([behind.get(bin, (0, 0)) for bin in range(len(self._in_bin))], np.int64).T
-        answered = np.minimum(self._answered + told[0], self._in_bin)  # a run that is cut off has one sample fewer
-        agreed = np.minimum(self._agreed + told[1], answered)
-        return Estimate(self._in_bin, answered, agreed) if answered.any() else None
+        groups = sorted(self._samples, key=self._confidences.__getitem__)
+        counts = np.array([(self._samples[each], self._answered[each], self._agreed[each]) for each in groups])
+        samples, answered, agreed = counts.reshape(-1, 3).T
+        told = np.array([behind.get(each, (0, 0)) for each in groups], np.int64).reshape(-1, 2).T
+        answered = np.minimum(answered + told[0], samples)  # a run that is cut off has one sample fewer
+        return Estimate(samples, answered, np.minimum(agreed + told[1], answered)) if answered.any() else None
 
 
 class Warnings(logging.Handler):
@@ -205,6 +210,16 @@ _ROWS = (  # what it is called, its format, and its key in JSON
 )
 
 
+def _likely(estimate: Estimate, price: float) -> Synthetic:
+    """Return samples of the agreement that an estimate makes most likely, in as many bins as a gate has."""
+    below = np.cumsum(estimate.samples) - estimate.samples / 2.0
+    bins = np.minimum((_BINS * below / estimate.samples.sum()).astype(int), _BINS - 1)
+    weights = np.bincount(bins, estimate.samples, _BINS)
+    agreements = np.bincount(bins, estimate.samples * estimate.agreement, _BINS)
+    used = weights > 0.0
+    return Synthetic(agreements[used] / weights[used], ConstantPrice(price), weights[used])
+
+
 def print_gain(figures: dict[str, Any], estimate: Estimate | None, behind: bool) -> None:
     """Print what was gained, with the curve of other prices; `behind`: local alone has answered."""
     found, paid, right = figures["gain"], figures["offload_cost"], figures["true_accuracy"]
@@ -228,7 +243,7 @@ def print_gain(figures: dict[str, Any], estimate: Estimate | None, behind: bool)
         console.say(f"Right by the true labels: local alone {local:.2%}, this device {right:.2%}{worse}.")
     if paid is not None and estimate is not None and figures["samples"] >= _FEWEST:
         price = round(found["remote_cost_per_sample"], 4)
-        source = Synthetic(estimate.agreement, ConstantPrice(price), estimate.samples)
+        source = _likely(estimate, price)
         console.say("At other prices, with the agreement that these answers make most likely:")
         prices, horizon = (*OFFLOAD_COSTS, price), min(figures["samples"], _MAX_SAMPLES)
         console.print_trade(trade(source, offload_costs=prices, horizon=horizon, machine_code=False), price)

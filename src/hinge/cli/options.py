@@ -15,18 +15,20 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hinge._checks import did_you_mean
-from hinge.bins import EdgeBins, UniformBins
+from hinge.bins import Bins as AnyBins
+from hinge.bins import EdgeBins, FittedBins, UniformBins
 from hinge.cli.settings import EDGES, UsageError
 from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, MeasuredCost, OffloadPrice
 from hinge.errors import InvalidArgument, InvalidValue
 from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
-from hinge.policies import at_most, build, on_budget, policy_class, policy_names
+from hinge.policies import build, policy_class, policy_names
+from hinge.price import make_price
 from hinge.simulation.evaluate import LEARNED
 from hinge.tasks import Classification
 
-_DEFAULT, _TARGET, _ORACLE = "sentinel", "target", "oracle"  # policies that options name, or cannot
+_DEFAULT, _TARGET, _ORACLE = "probation", "target", "oracle"  # policies that options name, or cannot
 _PRICES = {"call": "per_call", "ms": "per_ms", "byte": "per_byte", "wrong-answer": "wrong_answer"}
 TAKEN = {"bins", "horizon", "offload_cost"}  # settings of policies that a trace or a device must know, too
 
@@ -120,8 +122,8 @@ def policy_named(text: str) -> str:
 def policies_named(text: str) -> list[str]:
     """Return the names of policies, each once, separated by commas; 'all' has your own in it once they are imported.
 
-    >>> policies_named("sentinel, hi-lcb,sentinel")
-    ['sentinel', 'hi-lcb']
+    >>> policies_named("probation, hi-lcb,probation")
+    ['probation', 'hi-lcb']
     """
     names = dict.fromkeys(policy_named(name.strip()) for name in text.split(","))
     return ["all"] if "all" in names else list(names)
@@ -203,9 +205,9 @@ def policy_settings(
 
     >>> policy_settings(["hi-lcb"], ["alpha=0.6"])
     {'alpha': 0.6}
-    >>> policy_settings(["sentinel"], ["alpha=0.6"])
+    >>> policy_settings(["probation"], ["alpha=0.6"])
     Traceback (most recent call last):
-    hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
+    hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of probation, but of ...
     """
     found = assignments(assigned)
     for setting in found.keys() & taken:
@@ -275,7 +277,7 @@ class GateOptions:
         str | None, option("From 0 to 1, where a wrong answer costs 1; or 'learned'. Without it: learned, or 0.5.")
     ] = None
     prices: Annotated[str | None, option("To learn by, as ms=0.02,wrong-answer=5; also call=… and byte=….")] = None
-    bins: Bins = "16"
+    bins: Annotated[str | None, option("How many; or the edges. Else they fit themselves.", metavar=EDGES)] = None
     budget: Annotated[float | None, option("Offload this share at most: the samples worth most.", 0, 1)] = None
 
     @property
@@ -283,7 +285,7 @@ class GateOptions:
         """The name of the policy; a target has its own.
 
         >>> GateOptions().name, GateOptions(target=0.9).name
-        ('sentinel', 'target')
+        ('probation', 'target')
         """
         if self.target is None:
             return policy_named(self.policy)
@@ -310,7 +312,7 @@ class GateOptions:
         if known is not None:
             raise UsageError("--offload-cost learned needs --prices, by which to tell what an offload has cost")
         kind = policy_class(self.name)
-        if not kind.weighs_cost and "offload_cost" not in kind.settings():
+        if not kind.weighs_price and "offload_cost" not in kind.settings():
             return None, None
         # a budget finds a price that is added to the cost: one made up would keep it from being spent
         return (0.5, FixedCost(0.5)) if self.budget is None else (0.0, None)
@@ -321,7 +323,7 @@ class GateOptions:
         horizon: int | None = None,
         confidence: ConfidenceMeasure | None = None,
     ) -> Gate:
-        """Return the gate, its policy within the budget; some policies need to know how many samples will come."""
+        """Return the gate; some policies need to know how many samples will come."""
         name, kind = self.name, policy_class(self.name)
         if name == _ORACLE or "history" in kind.settings():
             what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
@@ -329,13 +331,17 @@ class GateOptions:
         settings: dict[str, Any] = {"seed": 0} | policy_settings([name], self.set)
         settings |= {} if self.target is None else {"target": self.target}
         settings |= {} if horizon is None else {"horizon": horizon}
-        bins = binning(self.bins)
-        policy = build(name, offload_cost=known_cost, bins=bins.bins, **settings)
+        settings |= {} if known_cost is None else {"offload_cost": known_cost}
+        bins: AnyBins | None = None if self.bins is None else binning(self.bins)
+        policy = build(name, bins=16 if bins is None else bins.bins, **settings)
         if policy.needs:
             needs = " and ".join(sorted(need.value for need in policy.needs))
             raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
-        if self.budget is not None:
-            if not policy.limitable or policy.price_column is None:
-                raise UsageError(f"--budget cannot be used with {name}, which has no price that could be moved")
-            policy = at_most(on_budget(policy, self.budget), self.budget)
-        return Gate(policy, bins=bins, confidence=confidence)
+        if self.budget is not None and policy.functions.offloads_at is None:
+            raise UsageError(f"--budget cannot be used with {name}, whose price cannot be raised")
+        if bins is None and policy.functions.regroups is not None:
+            bins = FittedBins()
+        gate = Gate(policy, bins=bins, confidence=confidence, budget=self.budget)
+        if known_cost is None and policy.takes_price and policy.weighs_price and not policy.learns_cost:
+            gate.price = make_price()
+        return gate

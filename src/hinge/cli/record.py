@@ -14,7 +14,7 @@ from hinge.cli.settings import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
 from hinge.models import RecordedModel
-from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.policy import MAX_SAMPLES
 from hinge.tasks import Classification
 
 
@@ -27,7 +27,7 @@ def record_command(
     certificates: Certificates = Certificates(),
     batch: Annotated[int, option("Samples that the models are asked about at once.", 1)] = 32,
     deadline_s: Annotated[float, option("Seconds for the remote to answer a batch.")] = 30.0,
-    limit: Annotated[int | None, option("End after this many samples.", 1, MOST_SAMPLES)] = None,
+    limit: Annotated[int | None, option("End after this many samples.", 1, MAX_SAMPLES)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that

@@ -23,7 +23,7 @@ from hinge.traces import load_trace, trace_names
 
 def simulate_command(
     *,
-    policy: options.Policy = "sentinel",
+    policy: options.Policy = "probation",
     trace: Annotated[str, option("A trace by name (see 'hinge list traces'), or a file.")] = "cifar10-vgg16",
     offload_cost: options.OffloadCost = None,
     set: options.Set = (),
@@ -36,7 +36,7 @@ def simulate_command(
 ) -> None:
     """Samples are drawn from a trace, with replacement.
 
-    Example: hinge simulate --policy sentinel --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
+    Example: hinge simulate --policy probation --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
     """
     policy = options.policy_named(policy)
     if policy == "all":

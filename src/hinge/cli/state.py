@@ -13,9 +13,10 @@ from hinge._files import replacing
 from hinge.bins import restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import option
-from hinge.device.store import CLOSED, Store, read, restored
+from hinge.device.locked import copy_of
+from hinge.device.store import CLOSED, Store, policy_state, read, restored
 from hinge.errors import InvalidState
-from hinge.gate import policy_state, sealed, unsealed
+from hinge.gate import sealed, unsealed
 from hinge.policies.policy import State
 
 Folder = Annotated[Path, option("The folder given to a device as --state.")]
@@ -42,9 +43,12 @@ def show_command(
         "confidence": gate and gate.get("confidence"),
         "binning": gate and gate.get("bins"),
         "pending": len(state["pending"]),
-        "merged": len(state["merged"]),
+        "merged": len(state["merged"] if gate is None else _sources(gate)),
         "in_use_by": used_by,
-        "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
+        "price": gate and gate.get("price"),
+        "bins": [
+            {**asdict(policy.explain(bin)), "from": low, "to": high} for bin, (low, high) in _spans(gate, policy.bins)
+        ],
     }
     if as_json:
         console.print_json(figures)
@@ -57,24 +61,24 @@ def show_command(
     seen = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
     others = console.counted(figures["merged"], "other device")
     console.say(f"{seen}, {figures['pending']} waiting for feedback; evidence of {others}")
-    rows, spans = [], _spans(gate)
+    rows = []
     for bin in figures["bins"]:
         agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
         offloads = "" if bin["offloads"] is None else f"{bin['offloads']:g}"
         licensed = bin["offload_probability"] == 0.0
-        expiry = "none" if not licensed else bin["expiry"] or ("for good" if "for good" in bin["reason"] else "")
-        left = "" if bin["samples_left"] is None or not licensed else str(bin["samples_left"])
-        rows.append((str(bin["bin"]), spans.get(bin["bin"], ""), offloads, agreement, str(expiry), left))
-    console.print_rows(("bin", "confidence", "offloads", "agreement", "expiry", "samples left"), rows)
+        left = "none" if not licensed else "for good" if bin["samples_left"] is None else str(bin["samples_left"])
+        where = "" if bin["from"] is None else f"{bin['from']:.9g} to {bin['to']:.9g}"
+        rows.append((where or f"bin {bin['bin']}", offloads, agreement, left))
+    console.print_rows(("confidence", "offloads", "agreement", "samples left"), rows)
 
 
-def _spans(gate: State | None) -> dict[int, str]:
-    """The confidences of each bin; none where a policy was saved alone, or with bins of one's own."""
+def _spans(gate: State | None, bins: int) -> list[tuple[int, tuple[float | None, float | None]]]:
+    """Return the confidences of each bin; none where a policy was saved alone, or with bins of one's own."""
     try:
-        found = [] if gate is None else restore_bins(gate["bins"]).spans()
+        found: Any = [(None, None)] * bins if gate is None else restore_bins(gate["bins"]).spans()
     except InvalidState:
-        return {}
-    return {k: f"{f'{name}: ' if name else ''}{low:.9g} to {high:.9g}" for k, (name, low, high) in enumerate(found)}
+        found = [(None, None)] * bins
+    return list(enumerate(found))
 
 
 @state_command.command(name="set")
@@ -130,16 +134,21 @@ def merge_command(
     """
     with _opened(folder) as store:
         given = {path: state_in(path) for path in others}
-        trial = type(store.policy).restore(store.policy.state())  # a copy first, so that a refusal names its file
+        trial = store.locked(copy_of)  # a copy first, so that a refusal names its file
         for path, state in given.items():
             try:
-                trial.merge(store.fitting(state))
+                trial.merge(state)
             except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
                 raise InvalidState(f"{path}: {error}") from error
         store.merge(*given.values())
-        sources = sorted(store.policy.state()["merged"])
+        sources = _sources(store.gate.state())
     devices = console.counted(len(sources), "other device")
     console.print_either(as_json, {"sources": sources}, f"{folder}: evidence of {devices}")
+
+
+def _sources(gate: State) -> list[str]:
+    """Return the ids of the gates whose evidence a state holds: of policies that count by bin, or of cells."""
+    return sorted({*gate["policy"]["merged"], *gate["merged"]})
 
 
 @contextmanager

@@ -46,8 +46,8 @@ class OffloadShare:
     >>> share = OffloadShare()
     >>> [share.add(part) for part in [1.0, 0.8, 0.5, 0.4] + 30 * [0.2] + [0.9]] == 35 * [None]
     True
-    >>> share.add(0.8)
-    (0.2, 0.85)
+    >>> share.add(0.9)
+    (0.2, 0.9)
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from hinge.confidence import max_softmax
 from hinge.costs import FixedCost, OffloadPrice
 from hinge.device.answer import Answer
 from hinge.device.breaker import Breaker
-from hinge.device.locked import LockedGate
+from hinge.device.locked import LockedGate, copy_of
 from hinge.device.offload import Judged, Offloader
 from hinge.device.record import record
 from hinge.device.status import Status, StatusTracker
@@ -139,8 +139,7 @@ class BaseDevice(ABC):
 
     def explain(self, sample: Any) -> Explanation:
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
-        label, confidence = self._local.answer(sample)
-        return self._store.explain(confidence)
+        return self._store.explain(self._local.answer(sample)[1])
 
     def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
@@ -153,6 +152,10 @@ class BaseDevice(ABC):
     def state(self) -> State:
         """A snapshot of all that the gate knows, as its own `state` returns it. Thread-safe."""
         return self._store.locked(lambda gate: gate.state())
+
+    def copy_of_gate(self) -> Gate:
+        """Return a copy of the gate, to read while the device goes on. Thread-safe."""
+        return self._store.locked(copy_of)
 
     def merge(self, *others: State | str | PathLike[str]) -> None:
         """Add what other devices have learned: their states, or their folders, also while they use them. Thread-safe.
@@ -272,7 +275,7 @@ class Device(BaseDevice):
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
     ('remote', 'local')
     >>> print(device.explain(3.0))
-    Bin 15 is accepted: local agreed in 21 of 21 offloads; audited after 494 more samples of it.
+    Confidence 0.94–1 is accepted for 128 more samples: 21 of 21 agreed.
     >>> device.close()
 
     `local` is a function from sample to scores, or has `answer` and `answer_many` (see `LocalModel`). `remote` is an

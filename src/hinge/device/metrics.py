@@ -70,10 +70,10 @@ def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterato
 class DeviceCollector(Collector):
     """The figures of a `Device` or an `AsyncDevice`, to be registered once with a registry.
 
-    >>> from hinge import Device, Isotonic
+    >>> from hinge import Device
     >>> from prometheus_client import CollectorRegistry
     >>> registry = CollectorRegistry()
-    >>> with Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5)) as device:
+    >>> with Device(lambda sample: [0.0, sample], lambda sample: 1, offload_cost=0.5) as device:
     ...     registry.register(DeviceCollector(device))
     ...     _ = device.infer(3.0)
     ...     registry.get_sample_value("hinge_offloads_total"), registry.get_sample_value("hinge_durable")

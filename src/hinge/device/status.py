@@ -49,9 +49,7 @@ class Status:
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
     alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
-    behind: dict[int, tuple[int, float]] = field(
-        default_factory=dict
-    )  # in shadow of local, by `Answer.group`: compared, agreed
+    behind: dict[int, tuple[int, float]] = field(default_factory=dict)  # in shadow of local, by group: compared, agreed
 
 
 def hardly_any(agreed: float, promised: float) -> bool:

@@ -52,8 +52,9 @@ _encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and le
 class Store(LockedGate):
     """A gate that is kept in a folder. Thread-safe. One process at a time may use a folder.
 
-    `gate` is what the folder holds, if it holds something; a state of another policy, or with other parameters, bins or
-    confidence measure, is refused. Without a gate, the folder must hold a state. `problem` says why what is learned now may be lost, `damage` what was put aside.
+    `gate` is what the folder holds, if it holds something; a state of another policy, or with other parameters, bins
+    or confidence measure, is refused. Without a gate, the folder must hold a state. `problem` says why what is learned
+    now may be lost, `damage` what was put aside.
 
     >>> from tempfile import TemporaryDirectory
     >>> folder = TemporaryDirectory()
@@ -61,7 +62,7 @@ class Store(LockedGate):
     ...     store.learn(store.decide(0.8), agreed=True, cost=0.5)
     >>> with Store(folder.name) as store:
     ...     print(store.explain(0.8), store.problem)
-    Confidence 0.75–0.81 is accepted for 2 more samples: 1 of 1 agreed. None
+    Confidence 0.75–0.82 is offloaded: 1 of 1 agreed; too few to tell whether accepting pays. None
     >>> folder.cleanup()
 
     A thread syncs every `seconds`; if None, only `sync` and `close` do. `background` leaves all writes to the thread,

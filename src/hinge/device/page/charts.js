@@ -43,10 +43,9 @@ const MEANINGS = {
 /** Whether a bin is licensed, though not for good, and its own agreement does not come up to the line. */
 const isBelow = (bin, even) => bin.licensed && bin.samples_left !== null && even !== null && !(bin.agreement > even);
 
-/** Bins taken together: those of a class, or neighbours, where there are more than rows. */
+/** Bins taken together: neighbours, where there are more than rows. */
 function folded(bins) {
-  const ofClass = bins.filter((bin) => bin.class === bins[0].class).length;
-  const together = bins[0].class === null ? Math.ceil(bins.length / MAX_ROWS) : ofClass;
+  const together = Math.ceil(bins.length / MAX_ROWS);
   const rows = [];
   for (let first = 0; first < bins.length; first += together) {
     const part = bins.slice(first, first + together);
@@ -78,10 +77,9 @@ export function decimalsOf(bins) {
   return decimals;
 }
 
-/** The confidences of a bin, and its class if bins have one. */
+/** The confidences of a bin. */
 export function spanOf(bin, decimals) {
-  const span = `${bin.from.toFixed(decimals)} – ${bin.to.toFixed(decimals)}`;
-  return bin.class ? `${bin.class}, ${span}` : span;
+  return `${bin.from.toFixed(decimals)} – ${bin.to.toFixed(decimals)}`;
 }
 
 /** Until when a bin answers locally, in words. */
@@ -145,7 +143,7 @@ function reasons(marked, decimals) {
 function binRow(bin, y, x, span, even, decimals) {
   const state = stateOf(bin, even);
   const parts = [
-    label(x(0) - 8, y + 15, bin.class ?? spanOf(bin, decimals), "end", "soft"),
+    label(x(0) - 8, y + 15, spanOf(bin, decimals), "end", "soft"),
     svg("rect", { class: "track", x: x(0), y: y + 3, width: span, height: ROW - 6 }),
     label(x(1) + 8, y + 15, licenceOf(bin, even)),
   ];

@@ -42,8 +42,8 @@ class LivePage:
     Snapshots are taken in a thread of the page's own, so that no answer waits for one.
 
     >>> from urllib.request import urlopen
-    >>> from hinge import Device, Isotonic
-    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5))
+    >>> from hinge import Device
+    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, offload_cost=0.5)
     >>> with LivePage(device) as page:
     ...     page.saw(device.infer(3.0), truth=1)
     ...     urlopen(page.url).status

@@ -81,10 +81,10 @@ export function showTiles(place, report) {
 export function showBins(place, report) {
   if (!place.checkVisibility()) return;
   const even = breakEven(report), decimals = decimalsOf(report.bins);
-  const heads = ["bin", "confidence", "samples.n", "offloads.n", "agreement.n", "licence", "expires at sample.n", "why"];
+  const heads = ["confidence", "samples.n", "offloads.n", "agreement.n", "licence", "why"];
   const rows = report.bins.map((bin) => [
-    count(bin.bin), spanOf(bin, decimals), count(bin.samples), orDash(bin.offloads, count),
-    orDash(bin.agreement, percent), licenceOf(bin, even), orDash(bin.expiry, count), orDash(bin.reason, String),
+    spanOf(bin, decimals), count(bin.samples), orDash(bin.offloads, count), orDash(bin.agreement, percent),
+    licenceOf(bin, even), orDash(bin.reason, String),
   ]);
   place.replaceChildren(table("Each bin of confidence", heads, rows));
 }

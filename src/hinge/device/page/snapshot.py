@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from hinge.bins import FittedBins
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.page.pictures import data_url, small
 from hinge.errors import printable
+from hinge.gate import Gate
 from hinge.ledger import Ledger
-from hinge.policies.policy import Explanation, Policy
+from hinge.policies.policy import Explanation
 
 RECENT = 20  # answers that are shown
 MAX_BINS = 1024  # the page could not show more
@@ -28,23 +29,6 @@ _STATUS = (
 Json = dict[str, Any]
 
 
-def copy_of(device: BaseDevice) -> Policy:
-    """Return a snapshot of the device's policy, to read while the device goes on."""
-    policy: Policy = type(device.policy).restore(device.state())
-    return policy
-
-
-def licences(policy: Policy) -> list[Explanation]:
-    """Return what is known of every bin, and until when it is accepted, budgets aside.
-
-    >>> from hinge import Isotonic, at_most
-    >>> [licence.offload_probability for licence in licences(at_most(Isotonic(bins=2, offload_cost=0.5), 0.1))]
-    [1.0, 1.0]
-    """
-    free = policy.unlimited
-    return [free.explain(bin) for bin in range(policy.bins)]
-
-
 @dataclass
 class _Seen:
     """An answer, which is written once, when it is first shown."""
@@ -55,7 +39,7 @@ class _Seen:
     truth: Any
     written: Json | None = None
 
-    def as_dict(self, explain: Callable[[int], Explanation]) -> Json:
+    def as_dict(self, explain: Callable[[float], Explanation]) -> Json:
         if self.written is None:
             answer = self.answer
             self.written = {
@@ -64,7 +48,7 @@ class _Seen:
                 "source": answer.source,
                 "confidence": float(answer.confidence),
                 "fault": None if answer.fault is None else _text(answer.fault, SENTENCE),
-                "reason": _text(answer.reason_by(explain(answer.bin)), SENTENCE),
+                "reason": _text(answer.reason_by(explain(answer.confidence)), SENTENCE),
                 "truth": None if self.truth is None else _text(self.truth),
                 "picture": None if self.pixels is None else data_url(self.pixels),
             }
@@ -74,8 +58,8 @@ class _Seen:
 class Snapshots:
     """Takes note of a device's answers, and says what the page shows. Thread-safe.
 
-    >>> from hinge import Device, Isotonic
-    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5))
+    >>> from hinge import Device
+    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, offload_cost=0.5)
     >>> snapshots = Snapshots(device)
     >>> snapshots.saw(device.infer(3.0), truth=1)
     >>> shown = snapshots.take()
@@ -84,9 +68,8 @@ class Snapshots:
     """
 
     def __init__(self, device: BaseDevice) -> None:
-        bins = device.policy.bins
         self._device, self._lock = device, Lock()
-        self._number, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)
+        self._number, self._in_bin, self._ledger = 0, Counter[int](), Ledger()
         self._recent: deque[_Seen] = deque(maxlen=RECENT)
         self._compared: dict[str, Json] = {}
 
@@ -97,14 +80,14 @@ class Snapshots:
         with self._lock:
             self._recent.append(_Seen(self._number, answer, pixels, truth))
             self._number += 1
-            self._in_bin[answer.bin] += 1
+            self._in_bin[answer.group] += 1
             if truth is None:
                 return
             if answer.source == "remote":  # right by definition, as in the paper
-                self._ledger.offload(answer.cost, bin=answer.bin)
+                self._ledger.offload(answer.cost)
             else:
                 agreed = self._device.task.agreement(answer.label, truth)
-                self._ledger.accept(agreed, cost=answer.cost, bin=answer.bin)
+                self._ledger.accept(agreed, cost=answer.cost)
 
     def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.
@@ -116,46 +99,45 @@ class Snapshots:
 
     def take(self) -> Json:
         """Return how the device fares now."""
-        with self._lock:  # first, so that the policy has learned from all that was seen
-            recent, in_bin, ledger = list(self._recent), list(self._in_bin), deepcopy(self._ledger)
-        policy, status = copy_of(self._device), self._device.status
-        known = licences(policy)
-        cost = ledger.figures()["cost_per_sample"]
-        regret = ledger.hindsight_regret([licence.agreement for licence in known], policy.offload_cost)
-        compared = dict(self._compared)
-        if (own := compared.pop(policy.name, None)) is not None:
+        with self._lock:  # first, so that the gate has learned from all that was seen
+            recent, in_bin, ledger = list(self._recent), Counter(self._in_bin), deepcopy(self._ledger)
+        gate, status = self._device.copy_of_gate(), self._device.status
+        compared, cost, regret = dict(self._compared), ledger.figures()["cost_per_sample"], None
+        if (own := compared.pop(gate.policy.name, None)) is not None:
             cost, regret = own["cost_per_sample"], own["regret"]
-        explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
         return {
-            "policy": policy.name,
-            "offload_cost": policy.offload_cost,
+            "policy": gate.policy.name,
+            "offload_cost": gate.offload_price if gate.policy.weighs_price else None,
             "status": {name: getattr(status, name) for name in _STATUS},
-            "bins": self._bins(known, in_bin) if len(known) <= MAX_BINS else [],
+            "bins": _bins(gate, in_bin) if gate.bins.bins <= MAX_BINS else [],
             "cost_per_sample": cost,
             "regret": regret,
             "compare": list(compared.values()),
-            "recent": [seen.as_dict(explain) for seen in recent],
+            "recent": [seen.as_dict(gate.explain) for seen in recent],
         }
 
-    def _bins(self, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
-        """Each bin's confidences, its evidence and its licence."""
-        return [
-            {
-                "bin": licence.bin,
-                "class": None if of_class is None else _text(of_class),
-                "from": low,
-                "to": high,
-                "samples": in_bin[licence.bin],
-                "offloads": licence.offloads,
-                "agreement": None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
-                "expiry": licence.expiry,
-                "samples_left": licence.samples_left,
-                "offload_probability": licence.offload_probability,
-                "licensed": licence.offload_probability == 0.0,
-                "reason": licence.reason,
-            }
-            for licence, (of_class, low, high) in zip(known, self._device.bins.spans(), strict=True)
-        ]
+
+def _bins(gate: Gate, in_bin: Counter[int]) -> list[Json]:
+    """Each bin's confidences, its evidence and its licence; of bins that fit themselves, all samples that it holds."""
+    if isinstance(gate.bins, FittedBins):
+        in_bin = Counter()
+        for bin, samples in zip(gate.bins.cells.group, gate.bins.cells.samples, strict=True):
+            in_bin[bin] += int(samples)
+    return [
+        {
+            "from": low,
+            "to": high,
+            "samples": in_bin[bin],
+            "offloads": why.offloads,
+            "agreement": None if why.agreement is None else min(1.0, why.agreement),  # sums that age round
+            "samples_left": why.samples_left,
+            "offload_probability": why.offload_probability,
+            "licensed": why.offload_probability == 0.0,
+            "reason": why.reason,
+        }
+        for bin, (low, high) in enumerate(gate.bins.spans())
+        for why in [gate.explain((low + high) / 2.0)]
+    ]
 
 
 def _text(value: object, most: int = TEXT) -> str:
