@@ -34,7 +34,7 @@ class Bins(ABC):
 
     >>> class Halves(Bins):
     ...     bins = 2
-    ...     def bin(self, confidence, label=None):
+    ...     def bin(self, confidence):
     ...         return int(confidence >= 0.5)
     ...     def state(self):
     ...         return {"kind": "halves"}
@@ -51,7 +51,7 @@ class Bins(ABC):
 
     @abstractmethod
     def bin(self, confidence: float) -> int:
-        """The bin of one confidence. `label` is the local answer; most bins ignore it."""
+        """The bin of one confidence."""
 
     def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives."""
