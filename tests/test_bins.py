@@ -1,11 +1,10 @@
-"""Bins: the formula in exact fractions, one against many, equal shares, and no bin for what is no confidence."""
+"""Bins: the formula in exact fractions, one against many, and no bin for what is no confidence."""
 
 import json
 import math
 import pickle
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
 from pathlib import Path
@@ -17,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinge.bins
-from hinge.bins import EdgeBins, QuantileBins, UniformBins, restore_bins
+from hinge.bins import EdgeBins, FittedBins, UniformBins, restore_bins
 from hinge.errors import InvalidState, InvalidType
 
 confidences = st.floats(0, 1)
 several = st.lists(confidences, max_size=30)
-bunched = st.lists(st.one_of(confidences, st.sampled_from([0.0, 0.5, 0.9, 1.0])), min_size=1, max_size=60)
 edge_lists = st.lists(st.floats(0, 1, exclude_min=True), unique=True, max_size=20).map(sorted)
-KINDS: list[UniformBins | EdgeBins] = [UniformBins(16), EdgeBins([0.25, 0.5, 0.9]), QuantileBins([0.25, 0.5, 0.9])]
+FIXED: list[UniformBins | EdgeBins] = [UniformBins(16), EdgeBins([0.25, 0.5, 0.9])]
+KINDS: list[UniformBins | EdgeBins | FittedBins] = [*FIXED, FittedBins()]
 each_kind = pytest.mark.parametrize("bins", KINDS, ids=lambda bins: type(bins).__name__)
 
 
@@ -86,41 +85,6 @@ def test_an_edge_belongs_to_the_bin_above() -> None:
     assert EdgeBins([]).bin(0.7) == 0
 
 
-@given(seen=bunched, count=st.integers(1, 20))
-def test_fitted_bins_are_filled_and_none_overflows(seen: list[float], count: int) -> None:
-    quantile = QuantileBins.fit(seen, count)
-    share = Counter(quantile.bin(confidence) for confidence in seen)
-    assert quantile.bins <= count
-    assert set(share) == set(range(quantile.bins))
-    for bin, samples in share.items():
-        lowest = min(confidence for confidence in seen if quantile.bin(confidence) == bin)
-        assert samples - seen.count(lowest) < len(seen) / count + 1
-
-
-def test_fitted_bins_share_out_distinct_confidences_equally() -> None:
-    seen = np.random.default_rng(2).beta(5, 1, size=1600)
-    quantile = QuantileBins.fit(seen, 16)
-    assert np.bincount(quantile.bin_many(seen)).tolist() == [100] * 16
-
-
-def test_fitted_bins_merge_where_confidences_bunch() -> None:
-    # Like a softmax in float32: half the samples saturate at 1, the rest spread out below.
-    rng = np.random.default_rng(4)
-    seen = np.where(rng.random(10_000) < 0.5, 1.0, rng.beta(4, 2, size=10_000))
-    quantile = QuantileBins.fit(seen, 16)
-    shares = np.bincount(quantile.bin_many(seen)) / len(seen)
-    assert 8 <= quantile.bins <= 10
-    assert quantile.edges[-1] == 1.0
-    assert shares[-1] == pytest.approx(0.5, abs=0.02)
-    assert shares[:-2] == pytest.approx(1 / 16, abs=0.001)
-
-
-def test_fit_of_one_value_is_one_bin() -> None:
-    assert QuantileBins.fit([0.7] * 50, 8) == QuantileBins([])
-    assert QuantileBins.fit([0.0], 8).bins == 1
-    assert QuantileBins.fit(np.array([0.0, 0.0, 0.5], dtype=np.float32), 3).edges == (0.5,)
-
-
 def test_numpy_and_whole_numbers_are_confidences() -> None:
     for bins in KINDS:
         for confidence in (np.float64(0.5), np.float32(0.5), np.float16(0.5), Fraction(1, 2)):
@@ -135,7 +99,7 @@ def test_numpy_and_whole_numbers_are_confidences() -> None:
 @pytest.mark.parametrize(
     "value", [math.nan, math.inf, -math.inf, -1e-300, math.nextafter(1, 2), 2, -1, pytest.param(10**400, id="huge")]
 )
-def test_no_bin_outside_0_to_1(bins: UniformBins | EdgeBins, value: float) -> None:
+def test_no_bin_outside_0_to_1(bins: UniformBins | EdgeBins | FittedBins, value: float) -> None:
     owner = type(bins).__name__
     with pytest.raises(ValueError, match="confidence") as caught:
         bins.bin(value)
@@ -149,7 +113,7 @@ def test_no_bin_outside_0_to_1(bins: UniformBins | EdgeBins, value: float) -> No
 
 @each_kind
 @pytest.mark.parametrize("value", ["0.5", None, True, [0.5], 0.5j, np.str_("0.5"), np.bool_(True), np.array([0.5, 1])])
-def test_no_bin_for_what_is_no_number(bins: UniformBins | EdgeBins, value: Any) -> None:
+def test_no_bin_for_what_is_no_number(bins: UniformBins | EdgeBins | FittedBins, value: Any) -> None:
     owner = type(bins).__name__
     with pytest.raises(TypeError) as caught:
         bins.bin(value)
@@ -162,7 +126,7 @@ def test_no_bin_for_what_is_no_number(bins: UniformBins | EdgeBins, value: Any) 
 
 
 @each_kind
-def test_arrays_of_no_numbers_name_the_first(bins: UniformBins | EdgeBins) -> None:
+def test_arrays_of_no_numbers_name_the_first(bins: UniformBins | EdgeBins | FittedBins) -> None:
     for array in (np.array(["0.5"]), np.array([True]), np.array([None])):
         with pytest.raises(TypeError, match="confidence at position 0 must be a number, got ") as caught:
             bins.bin_many(array)
@@ -171,7 +135,7 @@ def test_arrays_of_no_numbers_name_the_first(bins: UniformBins | EdgeBins) -> No
 
 @each_kind
 @pytest.mark.parametrize("value", [0.5, None, "0.5", [[0.1, 0.2]]])
-def test_many_must_be_a_row(bins: UniformBins | EdgeBins, value: Any) -> None:
+def test_many_must_be_a_row(bins: UniformBins | EdgeBins | FittedBins, value: Any) -> None:
     with pytest.raises(ValueError, match="confidences must be 1-D, got ") as caught:
         bins.bin_many(value)
     assert str(caught.value) == f"{type(bins).__name__}: confidences must be 1-D, got {value!r}"
@@ -184,16 +148,6 @@ def test_bins_must_be_a_whole_number(count: Any, error: type[Exception]) -> None
     with pytest.raises(error) as caught:
         UniformBins(count)
     assert str(caught.value) == f"UniformBins: bins must be an integer >= 1, got {count!r}"
-    with pytest.raises(error) as caught:
-        QuantileBins.fit([0.5], count)
-    assert str(caught.value) == f"QuantileBins.fit: bins must be an integer >= 1, got {count!r}"
-
-
-def test_fit_names_what_it_cannot_use() -> None:
-    with pytest.raises(ValueError, match=r"^QuantileBins\.fit: confidences must not be empty, got \[\]$"):
-        QuantileBins.fit([], 4)
-    with pytest.raises(ValueError, match=r"^QuantileBins\.fit: confidence at position 1 must be from 0 to 1, got nan$"):
-        QuantileBins.fit([0.2, math.nan], 4)
 
 
 @pytest.mark.parametrize(
@@ -215,20 +169,20 @@ def test_bad_edges_are_named(edges: Any, error: type[Exception], message: str) -
     assert str(caught.value) == f"EdgeBins: {message}"
 
 
-@each_kind
+@pytest.mark.parametrize("bins", FIXED, ids=repr)
 def test_equal_bins_are_equal_and_print_as_they_are_made(bins: UniformBins | EdgeBins) -> None:
     again = eval(repr(bins), vars(hinge.bins))
     assert again == bins
     assert hash(again) == hash(bins)
     assert pickle.loads(pickle.dumps(bins)) == bins
-    assert bins not in (UniformBins(3), EdgeBins([0.1]), QuantileBins([0.1]), 16)
+    assert bins not in (UniformBins(3), EdgeBins([0.1]), 16)
     with pytest.raises(FrozenInstanceError):
         setattr(bins, fields(bins)[0].name, 4)
 
 
 @given(edges=edge_lists)
 def test_state_survives_json(edges: list[float]) -> None:
-    for bins in (EdgeBins(edges), QuantileBins(edges), UniformBins(len(edges) + 1)):
+    for bins in (EdgeBins(edges), UniformBins(len(edges) + 1)):
         assert restore_bins(json.loads(json.dumps(bins.state()))) == bins
 
 
@@ -236,15 +190,14 @@ def test_state_survives_json(edges: list[float]) -> None:
     ("state", "message"),
     [
         (None, "restore_bins: state must be a dict, got None"),
-        ({}, "restore_bins: state must be of uniform, edges, quantile or class bins, got {}"),
-        ({"kind": "x"}, "restore_bins: state must be of uniform, edges, quantile or class bins, got {'kind': 'x'}"),
+        ({}, "restore_bins: state must be of uniform, edges or fitted bins, got {}"),
+        ({"kind": "x"}, "restore_bins: state must be of uniform, edges or fitted bins, got {'kind': 'x'}"),
         ({"kind": "uniform", "bins": 2.5}, "restore_bins: UniformBins: bins must be an integer >= 1, got 2.5"),
-        ({"kind": "quantile", "edges": [2]}, "restore_bins: QuantileBins: edges must be > 0 and <= 1, got 2.0"),
-        ({"kind": "quantile", "edges": 1}, "restore_bins: QuantileBins: edges must be a sequence of numbers, got 1"),
+        ({"kind": "edges", "edges": [2]}, "restore_bins: EdgeBins: edges must be > 0 and <= 1, got 2.0"),
+        ({"kind": "edges", "edges": 1}, "restore_bins: EdgeBins: edges must be a sequence of numbers, got 1"),
         (
             {"kind": "uniform", "bins": 4, "x": 1},
-            "restore_bins: state must be of uniform, edges, quantile or class bins, got "
-            "{'kind': 'uniform', 'bins': 4, 'x': 1}",
+            "restore_bins: state must be of uniform, edges or fitted bins, got {'kind': 'uniform', 'bins': 4, 'x': 1}",
         ),
     ],
 )
@@ -260,10 +213,11 @@ sys.modules["numpy"] = None
 package = types.ModuleType("hinge")
 package.__path__ = [sys.argv[1]]
 sys.modules["hinge"] = package
-from hinge.bins import QuantileBins, UniformBins, restore_bins
+from hinge.bins import EdgeBins, FittedBins, UniformBins, restore_bins
 from hinge.costs import CostMatrix, MeasuredCost
 assert UniformBins(16).bin(0.731) == 11
-assert QuantileBins([0.5]).bin(0.5) == 1
+assert EdgeBins([0.5]).bin(0.5) == 1
+assert FittedBins().bin(1.0) == 15
 assert restore_bins(UniformBins(4).state()).bin(1) == 3
 try:
     UniformBins(16).bin(2)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App
 
@@ -15,12 +15,12 @@ from hinge.cli.state import state_in
 from hinge.embedded import bins_of, export_c, export_table
 from hinge.errors import InvalidState, UnknownName
 from hinge.gate import Gate, restore
-from hinge.policies import HILCB, HILCBLite, Probation, build
+from hinge.policies import HILCB, HILCBLite, Policy, Probation, build
 
 Out = Annotated[Path, option("The folder to write to.")]
 Replace = Annotated[bool, flag("Replace files of the same names that have another content.")]
 
-_LEARNING = (Probation.name, HILCBLite.name, HILCB.name)
+_LEARNING = (Probation.name, HILCB.name, HILCBLite.name)
 
 export_command = App(name="export")
 
@@ -32,7 +32,7 @@ def c_command(
     policy: Annotated[str | None, option("'probation' (the default), 'hi-lcb' or 'hi-lcb-lite'.")] = None,
     bins: Annotated[str | None, option("How many, or the edges; without it 16.", metavar=EDGES)] = None,
     set: options.Set = (),
-    offload_cost: Annotated[str | None, option("From 0 to 1; without it 0.5.")] = None,
+    offload_cost: Annotated[float | None, option("Between 0 and 1; without it 0.5.")] = None,
     state: Annotated[Path | None, option("In place of these: a folder or exported file to start from.")] = None,
     replace: Replace = False,
     as_json: options.Json = False,
@@ -41,16 +41,15 @@ def c_command(
 
     Beside the header: an example, and what Arduino, PlatformIO, Zephyr and CMake want.
 
-    Example: hinge export c --bins 16 --offload-cost 0.5 --out firmware/hinge
+    Example: hinge export c --bins 16 --offload-cost 0.15 --out firmware/hinge
     """
     given = {"policy": policy, "bins": bins, "set": set or None, "offload_cost": offload_cost}
     doubled = [name for name, value in given.items() if value is not None and state is not None]
     if doubled:
         option = "--" + doubled[0].replace("_", "-")
         raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
-    gate = _built(policy or Probation.name, bins or "16", set, offload_cost or "0.5") if state is None else _read(state)
-    _warn_of_joined_bins("--bins" if state is None else str(state), gate)
-    _write(_refusing(lambda folder: export_c(gate, folder)), out, replace, as_json)
+    source = _built(policy or Probation.name, bins or "16", set, offload_cost) if state is None else _read(state)
+    _write(export_c, source, out, replace, as_json)
 
 
 @export_command.command(name="table")
@@ -65,44 +64,21 @@ def table_command(
 
     Example: hinge export table --state state.json --out firmware/hinge
     """
-    gate = _read(state)
-    _write(_refusing(lambda folder: export_table(gate, folder)), out, replace, as_json)
+    _write(export_table, _read(state), out, replace, as_json)
 
 
-def _built(policy: str, bins: str, assigned: tuple[str, ...], offload_cost: str) -> Gate:
-    cost, binning = options.offload_cost(offload_cost), options.binning(bins)
+def _built(policy: str, bins: str, set: tuple[str, ...], offload_cost: float | None) -> Gate:
     if policy not in _LEARNING:
         only = "only probation, hi-lcb and hi-lcb-lite learn on a device"
         raise UsageError(f"--policy {policy}: {only}; for others, try 'hinge export table'")
-    if not isinstance(cost, float):
-        raise UsageError("--offload-cost learned: a device of this kind must be told a number")
-    settings: dict[str, Any] = options.policy_settings([policy], assigned)
+    binning, settings = options.binning(bins), options.policy_settings([policy], set)
+    cost = 0.5 if offload_cost is None else offload_cost
     return Gate(build(policy, bins=binning.bins, offload_cost=cost, **settings), bins=binning)
 
 
-def _warn_of_joined_bins(owner: str, gate: Gate) -> None:
-    """Say how many bins fall together, as a device knows an edge by 16 bits of its log-odds."""
-    wanted, kept = len(gate.bins.spans()), len(bins_of(gate).parts)
-    if kept < wanted:
-        console.warn(f"{owner}: {wanted} bins become {kept}, as edges of 16 bits fall together")
-
-
-def _refusing(export: Callable[[Path], list[Path]]) -> Callable[[Path], list[Path]]:
-    """Return the same export; what cannot be exported is an error of the caller's."""
-
-    def exported(folder: Path) -> list[Path]:
-        try:
-            return export(folder)
-        except TypeError as error:
-            raise UsageError(f"{error}") from error
-
-    return exported
-
-
-def _read(path: Path) -> Gate:
+def _read(path: Path) -> Policy | Gate:
     try:
-        found = restore(state_in(path))
-        return found if isinstance(found, Gate) else Gate(found)
+        source: Policy | Gate = restore(state_in(path))
     except (ValueError, RecursionError) as error:
         unknown = error if isinstance(error, UnknownName) else error.__cause__
         if isinstance(unknown, UnknownName):
@@ -110,18 +86,29 @@ def _read(path: Path) -> Gate:
             raise InvalidState(f"{path}: {unknown}; {own}") from error
         named = str(error).startswith(f"{path}: ")
         raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error
+    return source
 
 
-def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, as_json: bool) -> None:
+def _write(
+    export: Callable[[Policy | Gate, Path], list[Path]], source: Policy | Gate, out: Path, replace: bool, as_json: bool
+) -> None:
     """Write all files, or none if one of them is there already and may have been edited."""
     with TemporaryDirectory() as folder:
-        files = {out / made.relative_to(folder): made.read_bytes() for made in export(Path(folder))}
+        try:
+            made = export(source, Path(folder))
+        except TypeError as error:
+            raise UsageError(f"{error}") from error
+        files = {out / path.relative_to(folder): path.read_bytes() for path in made}
     edited = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
     if edited and not replace:
         raise UsageError(f"{edited[0]} is there already, with another content: --replace writes over such files")
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(files)
+    parts = bins_of(source).parts
+    joined = sum(map(len, parts)) - len(parts)
+    if joined:
+        console.warn(f"{joined} edges fall together with others in 16 bits of log-odds: {len(parts)} bins are left")
     changed = f", {len(edited)} of them replaced" if edited else ""
     told = f"{out}: {len(files)} files{changed}; begin with examples/plain/main.c"
-    console.print_either(as_json, {"out": str(out), "files": [str(path) for path in files]}, told)
+    console.print_either(as_json, {"out": str(out), "files": [str(path) for path in files], "joined": joined}, told)
