@@ -4,45 +4,43 @@ import json
 from collections.abc import Callable, Iterator
 from random import Random
 
-from hinge import Decision, DiscountedIsotonic, Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.device.locked import LockedPolicy
+from hinge import Decision, Gate
+from hinge.device.locked import LockedGate
 from hinge.policies import HILF, HedgeHI, LyapunovEXP4, Need
 from hinge.policies.policy import State
 
 BINS = 6
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "isotonic known": lambda: Isotonic(BINS, offload_cost=0.4),
-    "isotonic learned": lambda: Isotonic(BINS),
-    "discounted": lambda: DiscountedIsotonic(BINS, offload_cost=0.4, memory=200, audit=0.05),
-    "discounted learned": lambda: DiscountedIsotonic(BINS, memory=200, audit=0.05),
-    "thompson": lambda: Thompson(BINS, offload_cost=0.4, seed=3),
-    "thompson learned": lambda: Thompson(BINS, seed=3),
-    "budget": lambda: at_most(on_budget(Isotonic(BINS, offload_cost=0.2), offloads=0.3), offloads=0.4, window=50),
-    "budget learned": lambda: at_most(on_budget(Isotonic(BINS), cost=0.2), offloads=0.4, window=50),
-    "budget discounted": lambda: on_budget(DiscountedIsotonic(BINS, memory=200, offload_cost=0.2), offloads=0.3),
-    "hedge-hi": lambda: HedgeHI(1000, BINS, 0.4, seed=3),
-    "hedge-hi told": lambda: HedgeHI(1000, BINS, seed=3),
-    "hil-f": lambda: HILF(1000, BINS, 0.4, seed=3),
-    "lyapunov": lambda: LyapunovEXP4(BINS, 0.4, offloads=0.3, seed=3),
+GATES: dict[str, Callable[[], Gate]] = {
+    "default": lambda: Gate(offload_cost=0.4),
+    "measured": Gate,
+    "probation": lambda: Gate(offload_cost=0.4, bins=BINS),
+    "hi-lcb learned": lambda: Gate("hi-lcb", bins=BINS),
+    "thompson": lambda: Gate("thompson", offload_cost=0.4, bins=BINS),
+    "target": lambda: Gate("target", bins=BINS),
+    "budget": lambda: Gate(offload_cost=0.2, budget=0.3),
+    "budget measured": lambda: Gate(bins=BINS, budget=0.3),
+    "hedge-hi": lambda: Gate(HedgeHI(1000, BINS, 0.4, seed=3)),
+    "hil-f": lambda: Gate(HILF(1000, BINS, 0.4, seed=3)),
+    "lyapunov": lambda: Gate(LyapunovEXP4(BINS, offloads=0.3, seed=3)),
 }
 
 
-def play(decider: Policy | LockedPolicy, samples: int, seed: int = 0) -> Iterator[bool]:
+def play(gate: Gate | LockedGate, samples: int, seed: int = 0) -> Iterator[bool]:
     """Decide and learn; yields False after every decision, and True after everything that is learned."""
-    policy = decider.policy if isinstance(decider, LockedPolicy) else decider
-    random, waiting = Random(seed), list[Decision]()
+    random, waiting = Random(seed), list[tuple[Decision, float]]()
+    needs = gate.policy.needs
     for _ in range(samples):
-        decision = decider.decide(random.randrange(BINS))
+        confidence = random.random()
+        decision = gate.decide(confidence) if isinstance(gate, LockedGate) else gate.decide(confidence=confidence)
         if decision.time is not None:
-            waiting.append(decision)
+            waiting.append((decision, confidence))
         yield False
         while waiting and random.random() < 0.6:
-            late = waiting.pop(random.randrange(len(waiting)))
+            late, sure = waiting.pop(random.randrange(len(waiting)))
             if random.random() < 0.1:
                 continue  # the remote model never answered
-            told = late.offload or Need.AGREEMENT in policy.needs
-            agreed = random.random() < 0.3 + 0.1 * (late.bin or 0) if told else None
-            decider.learn(late, agreed, cost=random.random())
+            agreed = random.random() < 0.3 + 0.6 * sure if late.offload or Need.AGREEMENT in needs else None
+            gate.learn(late, agreed, random.random())
             yield True
 
 
@@ -51,9 +49,9 @@ def text(state: State) -> str:
     return json.dumps(state, sort_keys=True)
 
 
-def peer(policy: Policy, seed: int) -> State:
-    """What another device with such a policy has learned."""
-    other = policy.fresh()
+def peer(gate: Gate, seed: int) -> State:
+    """What another device with such a gate has learned."""
+    other = gate.fresh()
     for _ in play(other, 40, seed):
         pass
     return other.state()

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from hinge import Device, OpenInference, Policy, UniformBins, load_trace, simulate
+from hinge import Device, OpenInference, UniformBins, load_trace, simulate
 from hinge.models import RecordedModel
 from hinge.server import Server
 from hinge.simulation import lineup, run_seeds
@@ -33,17 +33,18 @@ def looking_up(labels: list[int], path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "trace_name", "horizon"),
     [
-        ("isotonic", "cifar10-vgg16", HORIZON),
+        ("probation", "cifar10-vgg16", HORIZON),
         ("hi-lcb", "cifar10-vgg16", 10_000),
         ("hi-lcb-lite", "fashion", 10_000),
         ("thompson", "imagenet-mobilenet", 5_000),
-        ("discounted-isotonic", "fashion", 10_000),
+        ("discounted", "fashion", 10_000),
     ],
 )
 def test_decision_for_decision(name: str, trace_name: str, horizon: int, tmp_path: Path) -> None:
     trace = load_trace(trace_name)
     source = InOrder(trace, UniformBins(16), ConstantPrice(0.5))
-    policy: Policy = lineup([name], source, offload_cost=0.5, horizon=horizon)[name]
+    fitted = name in ("probation", "discounted")
+    policy = lineup([name], source, offload_cost=0.5, horizon=horizon, fitted=fitted)[name]
     run = simulate({name: policy}, source, horizon, seed=1, record_decisions=True)[name].runs[0]
     assert run.decisions is not None
     model = looking_up(trace.remote.astype(int).tolist(), tmp_path / "remote.onnx")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hinge
-from hinge import AsyncDevice, Device, Gate, Isotonic, OpenInference, Trace, load_trace, margin
+from hinge import AsyncDevice, Device, Gate, OpenInference, Trace, load_trace, margin
 from hinge.errors import InvalidModel, InvalidTrace
 from hinge.oip.tensors import TensorSpec
 from hinge.tasks import OCR, Detection, Regression, Transcription
@@ -36,15 +36,15 @@ def test_a_device_learns_how_far_answers_agree(kind: Any) -> None:
     device = kind(lambda _: [CAT], lambda _: [CAT, DOG], Gate(offload_cost=0.5), task=Detection(), deadline_s=30)
     answer = one(device, 0)
     assert (answer.label, answer.local, answer.source) == ([CAT, DOG], [CAT], "remote")
-    assert (answer.confidence, answer.bin, answer.agreed) == (0.8, 12, 2 / 3)
+    assert (answer.confidence, answer.group, answer.agreed) == (0.8, 12, 2 / 3)
     assert device.policy.state()["evidence"]["agreements"][12] == device.status.agreed == 2 / 3
     close(device)
 
 
 def test_what_is_no_answer_has_a_confidence_of_0_and_is_offloaded() -> None:
-    with Device(lambda _: "", lambda _: "Exit", Isotonic(16, offload_cost=0.3), task=OCR(), deadline_s=30) as device:
+    with Device(lambda _: "", lambda _: "Exit", Gate(offload_cost=0.3), task=OCR(), deadline_s=30) as device:
         answers = [device.infer(0) for _ in range(30)]
-    assert {(answer.confidence, answer.bin, answer.source) for answer in answers} == {(0.0, 0, "remote")}
+    assert {(answer.confidence, answer.group, answer.source) for answer in answers} == {(0.0, 0, "remote")}
 
 
 def test_batches_are_asked_for_where_the_local_model_takes_them() -> None:

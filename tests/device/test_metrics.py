@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hinge import AsyncDevice, Device, FixedCost, Isotonic
+from hinge import AsyncDevice, Device, FixedCost
 from hinge.device.metrics import AT_ONCE, METRICS, DeviceCollector, MetricsServer
 from hinge.errors import RemoteInvalid
 from hinge.policies import AlwaysRemote
@@ -32,8 +32,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 
 
 def test_the_figures_are_those_of_the_status(tmp_path: Path) -> None:
-    policy = Isotonic(bins=16, offload_cost=0.5)
-    with Device(scores, lambda sample: int(sample > 1), policy, state=tmp_path, deadline_s=30) as device:
+    with Device(scores, lambda sample: int(sample > 1), offload_cost=0.5, state=tmp_path, deadline_s=30) as device:
         registry = registered(device)
         for sample in [0.1, 3.0] * 40:
             device.infer(sample)
@@ -44,7 +43,7 @@ def test_the_figures_are_those_of_the_status(tmp_path: Path) -> None:
         assert 0 < status.agreed < status.answered_by_remote
         assert value(registry, "hinge_offload_cost_total") == 0.5 * status.answered_by_remote
         assert value(registry, "hinge_attempts_total", outcome="succeeded") == status.answered_by_remote
-        assert value(registry, "hinge_learned_total") == policy.learned == status.answered_by_remote
+        assert value(registry, "hinge_learned_total") == device.policy.learned == status.answered_by_remote
         assert value(registry, "hinge_durable") == 1
         assert value(registry, "hinge_breaker_open") == 0
 
@@ -70,14 +69,14 @@ def test_a_failing_remote_shows() -> None:
 
 
 def test_every_name_is_documented_and_none_besides() -> None:
-    device = AsyncDevice(scores, int, Isotonic(bins=4, offload_cost=0.5))
+    device = AsyncDevice(scores, int, offload_cost=0.5)
     families = list(text_string_to_metric_families(generate_latest(registered(device)).decode()))
     exposed = {f"{family.name}{'_total' * (family.type == 'counter')}" for family in families}
     assert exposed == {name.partition("{")[0] for name in METRICS}
 
 
 def test_every_kind_of_failure_is_counted_from_the_start() -> None:
-    registry = registered(AsyncDevice(scores, int, Isotonic(bins=4, offload_cost=0.5)))
+    registry = registered(AsyncDevice(scores, int, offload_cost=0.5))
     for kind in ("unreachable", "late", "error", "refused", "invalid", "task", "policy", "queue", "breaker"):
         assert value(registry, "hinge_fallbacks_total", kind=kind) == 0
 

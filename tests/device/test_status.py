@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import HILCB, Breaker, Classification, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, Sentinel
+from hinge import HILCB, Breaker, Classification, CostMatrix, Device, Gate, MeasuredCost, OnnxModel
 from hinge.costs import FixedCost, ForecastCost
-from hinge.device.locked import LockedPolicy
+from hinge.device.locked import LockedGate
 from hinge.device.status import QUIET, StatusTracker
 from hinge.errors import InvalidModel, RemoteUnreachable
 from hinge.policies import AlwaysRemote
-from tests.device.worlds import KINDS, LOCAL, Scripted, policy
+from tests.device.worlds import KINDS, LOCAL, Scripted, measured, policy
 from tests.models.exports import CLASSES, FEATURES, FLOAT, SAMPLES, gemm, save
 from tests.server.models import tensor
 
@@ -156,7 +156,7 @@ def test_a_bin_that_never_agrees_is_no_fault_where_others_are_accepted() -> None
 
 def agreeing(share: float, confidence: float, answers: int, seed: int) -> StatusTracker:
     """What a device knows after answers of the remote in which a local model so sure agrees so often."""
-    drawn, tracker = random.Random(seed), StatusTracker(LockedPolicy(Gate(AlwaysRemote(16))), Breaker())
+    drawn, tracker = random.Random(seed), StatusTracker(LockedGate(Gate(AlwaysRemote(16))), Breaker())
     for _ in range(answers):
         tracker.answered([confidence], [float(drawn.random() < share)], 0.5)
     return tracker
@@ -186,7 +186,7 @@ def test_a_price_list_without_a_price_is_refused() -> None:
 def test_a_price_that_is_always_zero_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     """Bytes are priced, and a function does not know how many there were."""
     price = MeasuredCost(wrong_answer=1, per_byte=1e-6)
-    with patient(scores, lambda _: 1, Sentinel(16), price=price) as device:
+    with patient(scores, lambda _: 1, measured(), price=price) as device:
         for _ in range(9):
             device.infer(3.0)
         assert device.status.alarms == {}
@@ -204,19 +204,19 @@ def test_a_price_that_cannot_be_told_is_not_said_to_be_zero() -> None:
         def cost(self, *, latency_ms: float = 0.0, size_bytes: float = 0.0, calls: float = 1.0) -> float:
             raise ValueError("no price")
 
-    with patient(scores, lambda _: 1, Sentinel(16), price=Broken()) as device:
+    with patient(scores, lambda _: 1, measured(), price=Broken()) as device:
         for _ in range(50):
             device.infer(3.0)
         assert device.status.alarms == {"the price of an offload cannot be told": 1}
 
 
-def test_a_price_beside_another_cost_of_the_policy_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_price_beside_another_cost_of_the_gate_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
     price = MeasuredCost(wrong_answer=100, per_ms=1)
     with patient(scores, lambda _: 1, HILCB(16, offload_cost=0.5), price=price) as device:
-        assert device.status.alarms == {"the policy decides by another cost than the device charges": 1}
+        assert device.status.alarms == {"the gate decides by another cost than the device charges": 1}
     assert caplog.messages == [
-        "the policy decides by another cost than the device charges: by its own offload_cost, 0.5, and not by price, "
-        "MeasuredCost; leave one of them out: a policy without offload_cost learns what the price charges"
+        "the gate decides by another cost than the device charges: by its own offload_cost, 0.5, and not by price, "
+        "MeasuredCost; leave one of them out: a gate without offload_cost measures what the price charges"
     ]
 
 
@@ -225,8 +225,8 @@ def test_a_price_beside_another_cost_of_the_policy_is_said_at_once(caplog: pytes
     [
         (policy(), None),
         (policy(), FixedCost(0.5)),
-        (policy(offload_cost=None), MeasuredCost(wrong_answer=100, per_ms=1)),
-        (Sentinel(16, offload_cost=0.5), ForecastCost(MeasuredCost(wrong_answer=100, per_ms=1))),
+        (measured(), MeasuredCost(wrong_answer=100, per_ms=1)),
+        (measured(), ForecastCost(MeasuredCost(wrong_answer=100, per_ms=1))),
     ],
     ids=["the policy's", "the same", "learned", "forecast"],
 )

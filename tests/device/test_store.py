@@ -16,29 +16,29 @@ from typing import Any
 
 import pytest
 
-from hinge import HILCB, Gate, InvalidState, Isotonic, Policy, QuantileBins, at_most, margin, on_budget
+from hinge import HILCB, Gate, InvalidState, margin
 from hinge.device import store as stores
-from hinge.device.locked import LockedPolicy
+from hinge.device.locked import LockedGate
 from hinge.device.store import GONE, Store, read
 from hinge.policies import AlwaysRemote
 from tests.device.disks import PROBLEMS, FailingDisk, image, lay, torn
-from tests.device.streams import BINS, POLICIES, peer, play, text
+from tests.device.streams import BINS, GATES, peer, play, text
 
 
-def isotonic() -> Gate:
-    return Gate(Isotonic(BINS, offload_cost=0.4))
+def usual() -> Gate:
+    return Gate(offload_cost=0.4, bins=BINS)
 
 
 def learn(folder: Path, offloads: int = 3, gate: Gate | None = None) -> Store:
     """A device runs for a while with a remote that disagrees, and ends."""
-    with Store(folder, gate or isotonic(), seconds=None) as store:
+    with Store(folder, gate or usual(), seconds=None) as store:
         lied_to(store, offloads)
     return store
 
 
-def lied_to(store: LockedPolicy, offloads: int) -> None:
+def lied_to(store: LockedGate, offloads: int) -> None:
     for _ in range(offloads):
-        store.learn(store.decide(0), agreed=False)
+        store.learn(store.decide(0.0), agreed=False, cost=0.4)
 
 
 def test_a_folder_may_start_from_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_a_folder_may_start_from_the_home_folder(tmp_path: Path, monkeypatch: py
 
 def taught(folder: Path, local: str | None, offloads: int = 1) -> bool:
     """A device with that local model learns so much; returns whether it found another's state."""
-    with Store(folder, isotonic(), seconds=None, local=local) as store:
+    with Store(folder, usual(), seconds=None, local=local) as store:
         lied_to(store, offloads)
         return store.another_local
 
@@ -68,7 +68,7 @@ def test_the_local_model_that_taught_a_state_is_kept_with_it(tmp_path: Path) -> 
 
 
 def test_a_model_that_is_replaced_while_it_runs_is_named_by_what_is_learned_next(tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=None, local="one") as store:
+    with Store(tmp_path, usual(), seconds=None, local="one") as store:
         lied_to(store, 1)
         store.learns_from(None)
         assert read(tmp_path).local == "one"
@@ -81,32 +81,32 @@ def test_a_model_that_is_replaced_while_it_runs_is_named_by_what_is_learned_next
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-def test_a_killed_process_leaves_the_policy_bit_by_bit_as_of_its_last_feedback(
-    make: Callable[[], Policy], tmp_path: Path
+@pytest.mark.parametrize("make", GATES.values(), ids=GATES)
+def test_a_killed_process_leaves_the_gate_bit_by_bit_as_of_its_last_feedback(
+    make: Callable[[], Gate], tmp_path: Path
 ) -> None:
-    store, state = Store(tmp_path / "run", Gate(make()), seconds=None), ""
+    store, state = Store(tmp_path / "run", make(), seconds=None), ""
     for learns in play(store, 300):
-        state = text(store.policy.state()) if learns or store.policy.spent else state
-    left = read(lay(tmp_path / "left", image(store.folder))).policy
-    if learns or store.policy.spent:  # else the last was an accepted sample or an offload, which is in no row yet
-        assert text(left.state()) == state
+        state = text(store.gate.state()) if learns else state
+    left = read(lay(tmp_path / "left", image(store.folder))).gate
+    if learns:  # else the last was an accepted sample or an offload, which is in no row yet
+        assert text(left) == state
     store.close()
     with Store(tmp_path / "run", seconds=None) as again:
-        assert text(again.policy.state()) == text(store.policy.state()), "a clean end loses not even the clock"
-        live, copy = store.policy, again.policy
+        assert text(again.gate.state()) == text(store.gate.state()), "a clean end loses not even the clock"
+        live, copy = store.gate, again.gate
         for seed in (5, 6):  # … and it goes on as the live one would
             for _ in zip(play(live, 200, seed), play(copy, 200, seed), strict=True):
-                assert live.time == copy.time
+                assert live.policy.time == copy.policy.time
         assert text(live.state()) == text(copy.state())
 
 
 def test_a_batch_is_saved_with_what_was_learned_from_it(tmp_path: Path) -> None:
-    store = Store(tmp_path, isotonic(), seconds=None)
-    for decision in store.decide_many([1, 2, 3] * 30):
-        store.learn(decision, agreed=True)
+    store = Store(tmp_path, usual(), seconds=None)
+    for decision in store.decide_many([0.2, 0.4, 0.6] * 30):
+        store.learn(decision, agreed=True, cost=0.4)
     assert read(tmp_path).policy.state() == store.policy.state()
-    assert not store.decide(3).offload
+    assert not store.decide(0.6).offload
     store.close()
     assert read(tmp_path).policy.state() == store.policy.state()
     assert store.problem == stores.CLOSED
@@ -114,17 +114,17 @@ def test_a_batch_is_saved_with_what_was_learned_from_it(tmp_path: Path) -> None:
 
 def test_an_accepted_sample_does_not_touch_the_disk(tmp_path: Path) -> None:
     disk = FailingDisk("I/O")
-    with Store(tmp_path, isotonic(), seconds=None, connect=disk) as store:
-        for decision in store.decide_many([1, 2, 3] * 30):
-            store.learn(decision, agreed=True)
+    with Store(tmp_path, usual(), seconds=None, connect=disk) as store:
+        for decision in store.decide_many([0.2, 0.4, 0.6] * 30):
+            store.learn(decision, agreed=True, cost=0.4)
         disk.failing = {"write", "sync", "open"}
-        assert not any(store.decide(3).offload for _ in range(100))
+        assert not any(store.decide(0.6).offload for _ in range(100))
         assert store.problem is None
         disk.failing = set()
 
 
 def test_the_thread_saves_the_clock_and_syncs_by_itself(tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=0.001) as store:
+    with Store(tmp_path, usual(), seconds=0.001) as store:
         for _ in play(store, 200):
             pass
         state = text(store.policy.state())
@@ -136,7 +136,7 @@ def test_the_thread_saves_the_clock_and_syncs_by_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_written_in_the_background_is_written_soon_and_at_the_end(tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=3600, background=True) as store:
+    with Store(tmp_path, usual(), seconds=3600, background=True) as store:
         for _ in play(store, 50):
             pass
         for _ in range(1000):
@@ -167,12 +167,12 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
             connection.execute = waits
             return connection
 
-    with Store(tmp_path, isotonic(), background=True, connect=Hanging("I/O")) as store:
+    with Store(tmp_path, usual(), background=True, connect=Hanging("I/O")) as store:
         hang.set()
         lied_to(store, 1)
         assert hangs.wait(20)
         lied_to(store, 50)
-        store.decide(0)
+        store.decide(0.0)
         assert store.policy.learned == 51
         hang.clear()
     assert read(tmp_path).policy.learned == 51
@@ -185,7 +185,7 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
 @pytest.mark.parametrize("what", ["write", "sync", "open"])
 def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, problem: str, tmp_path: Path) -> None:
     disk = FailingDisk(problem)  # minds that no connection is used again once it failed
-    store = Store(tmp_path, isotonic(), seconds=None, connect=disk)
+    store = Store(tmp_path, usual(), seconds=None, connect=disk)
     run = play(store, 400)
     list(islice(run, 60))
     assert store.sync()
@@ -214,7 +214,7 @@ def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, proble
 def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: Path) -> None:
     disk = FailingDisk("full")
     disk.failing = {"write"}
-    store = Store(tmp_path, isotonic(), seconds=None, connect=disk)
+    store = Store(tmp_path, usual(), seconds=None, connect=disk)
     list(play(store, 50))
     assert (store.policy.learned > 10, store.problem is None) == (True, False)
     disk.failing = set()
@@ -224,7 +224,7 @@ def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: 
 
 
 def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Store(tmp_path, isotonic(), seconds=1000) as store:
+    with Store(tmp_path, usual(), seconds=1000) as store:
         assert store.sync()
         lied_to(store, 1)
         assert store.problem is None
@@ -239,7 +239,7 @@ def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("what", ["folder", "database", "lock", "replaced"])
 def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what: str, tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    store = Store(folder, isotonic(), seconds=None)
+    store = Store(folder, usual(), seconds=None)
     lied_to(store, 3)
     assert store.sync()
     if what == "folder":
@@ -271,7 +271,7 @@ def test_one_process_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(stores, "BUSY_S", 0.1)
     program = f"from hinge.device.store import Store; Store({str(tmp_path)!r})"
     says = f"the state is in use by process {os.getpid()}"
-    with Store(tmp_path, isotonic(), seconds=None):
+    with Store(tmp_path, usual(), seconds=None):
         with pytest.raises(InvalidState, match=says):
             Store(tmp_path)
         other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
@@ -282,7 +282,7 @@ def test_one_process_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidState, match="cannot be opened"):
-        Store(tmp_path / "file" / "state", isotonic())
+        Store(tmp_path / "file" / "state", usual())
 
 
 @pytest.mark.medium
@@ -315,7 +315,7 @@ from hinge import Gate
 from hinge.device.store import Store
 folder = tempfile.mkdtemp()
 with Store(folder, Gate(offload_cost=0.5)) as store:
-    store.learn(store.decide(0), agreed=False)
+    store.learn(store.decide(0.0), agreed=False, cost=0.4)
     assert store.sync()
     store.merge(Gate(offload_cost=0.5).state())
 with Store(folder) as store:
@@ -329,11 +329,11 @@ with Store(folder) as store:
 
 def test_a_reader_sees_whole_states_while_a_device_writes_and_syncs(tmp_path: Path) -> None:
     ended = threading.Event()
-    with Store(tmp_path, isotonic(), seconds=None) as store:
+    with Store(tmp_path, usual(), seconds=None) as store:
 
         def work() -> None:
             while not ended.is_set():
-                store.learn(store.decide(0), agreed=False)
+                store.learn(store.decide(0.0), agreed=False, cost=0.4)
                 store.sync()
                 ended.wait(0.002)
 
@@ -351,8 +351,8 @@ def test_a_reader_sees_whole_states_while_a_device_writes_and_syncs(tmp_path: Pa
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=None) as store:
-        store.learn(store.decide(0), agreed=False)
+    with Store(tmp_path, usual(), seconds=None) as store:
+        store.learn(store.decide(0.0), agreed=False, cost=0.4)
         before = image(tmp_path)
         assert read(tmp_path).policy.learned == 1
         assert image(tmp_path) == before
@@ -373,24 +373,23 @@ def test_a_folder_without_a_state_is_refused_and_not_made(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["isotonic learned", "budget"])
+@pytest.mark.parametrize("name", ["measured", "budget"])
 def test_after_a_power_loss_at_any_write_no_more_is_lost_than_was_not_synced(name: str, tmp_path: Path) -> None:
-    policy = POLICIES[name]()
-    store = Store(tmp_path / "run", Gate(policy), seconds=None)
+    store = Store(tmp_path / "run", GATES[name](), seconds=None)
     assert store.sync()
-    states, safe, losses = [text(policy.state())], 0, 0
+    states, safe, losses = [text(store.gate.state())], 0, 0
     before = image(store.folder)
     for number, _ in enumerate(play(store, 40), 1):
-        states.append(text(store.policy.state()))
+        states.append(text(store.gate.state()))
         if number in (31, 57):
-            store.merge(peer(store.policy, number))
-            states.append(text(store.policy.state()))
+            store.merge(peer(store.gate, number))
+            states.append(text(store.gate.state()))
         synced = number % 9 == 0 and store.sync()
         after = image(store.folder)
         for files in torn(before, after, step=509):
             losses += 1
             saved = read(lay(tmp_path / "laid", files))
-            assert states.index(text(saved.policy.state())) >= safe, (number, losses)
+            assert states.index(text(saved.gate)) >= safe, (number, losses)
         safe, before = (len(states) - 1, after) if synced else (safe, after)
     store.close()
     assert losses > 500
@@ -423,7 +422,7 @@ def test_damage_anywhere_in_the_database_is_harmless_or_said_and_the_file_is_kep
         assert not problem or re.search(r"state.db is damaged: .*; a device that is given the folder puts", problem)
         lost += bool(problem)
         if number % 20 == 0:
-            with Store(folder, isotonic(), seconds=None) as store:
+            with Store(folder, usual(), seconds=None) as store:
                 assert store.policy.learned == (0 if problem else 3)
                 assert store.problem is None
                 assert store.damage or not problem
@@ -434,7 +433,7 @@ def test_damage_anywhere_in_the_database_is_harmless_or_said_and_the_file_is_kep
 
 @pytest.mark.slow
 def test_damage_anywhere_in_the_log_costs_what_follows_it(tmp_path: Path) -> None:
-    store = Store(tmp_path / "run", isotonic(), seconds=None)
+    store = Store(tmp_path / "run", usual(), seconds=None)
     assert store.sync()
     states = [text(store.policy.state())]
     for _ in play(store, 12):
@@ -451,8 +450,8 @@ def test_a_damaged_database_is_put_aside_and_without_a_gate_refused(tmp_path: Pa
     (tmp_path / "state.db").write_bytes(b"not a database" * 100)
     with pytest.raises(InvalidState, match=r"state.db is damaged: file is not a database, and no gate was given"):
         Store(tmp_path)
-    with Store(tmp_path, isotonic(), seconds=None) as store:
-        assert str(store.damage).endswith("is kept as state.db.damaged, and the policy starts anew")
+    with Store(tmp_path, usual(), seconds=None) as store:
+        assert str(store.damage).endswith("is kept as state.db.damaged, and the gate starts anew")
         assert (store.policy.learned, store.problem) == (0, None)
     assert (tmp_path / "state.db.damaged").read_bytes() == b"not a database" * 100
 
@@ -464,7 +463,7 @@ def test_a_crash_while_a_new_database_takes_the_place_of_the_old_one_loses_nothi
     for left in ({}, {"state.db": database}, {"state.db": database[:5000]}, {"state.db-wal": b"of another" * 99}):
         folder = lay(tmp_path / "laid", {**left, "state.db.new": fresh})
         assert read(folder).policy.state() == new.policy.state()
-        with Store(folder, isotonic(), seconds=None) as store:
+        with Store(folder, usual(), seconds=None) as store:
             assert (store.policy.state(), store.damage) == (new.policy.state(), None)
         assert read(folder).policy.state() == new.policy.state()
         assert {path.name for path in folder.iterdir()} == {"lock.db", "state.db"}
@@ -474,9 +473,9 @@ def test_a_crash_while_a_new_database_takes_the_place_of_the_old_one_loses_nothi
     ("old", "new", "version", "says"),
     [
         (b"", b"", 2, "is of format 2; this Hinge reads 1"),
-        (b'"hinge_gate":1', b'"hinge_gate":2', 1, "of version 2; this Hinge reads up to 1"),
-        (b'"hinge_state":1', b'"hinge_state":9', 1, "of version 9; this Hinge reads up to 1"),
-        (b'"sentinel"', b'"unheard-of"', 1, "no policy is called 'unheard-of'"),
+        (b'"hinge_gate":1', b'"hinge_gate":2', 1, "state must be of version 1, got 2"),
+        (b'"hinge_state":1', b'"hinge_state":9', 1, "state must be of version 1, got 9"),
+        (b'"probation"', b'"unheard-of"', 1, "no policy is called 'unheard-of'"),
         (b'"time":0', b'"time":-1', 1, "the state cannot be used, and was left alone"),
     ],
 )
@@ -503,11 +502,14 @@ def test_what_another_version_wrote_is_refused_and_left_alone(
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (lambda: Gate(Isotonic(BINS + 1, offload_cost=0.4)), "made with bins"),
-        (lambda: Gate(Isotonic(BINS, offload_cost=0.5)), "made with isotonic's offload_cost 0.4, and this gate"),
-        (lambda: Gate(HILCB(BINS, offload_cost=0.4)), "made with policy isotonic, and this gate has hi-lcb"),
-        (lambda: Gate(Isotonic(BINS, offload_cost=0.4), confidence=margin), "made with confidence"),
-        (lambda: Gate(Isotonic(BINS, offload_cost=0.4), bins=QuantileBins([0.1, 0.2, 0.3, 0.4, 0.5])), "with bins"),
+        (lambda: Gate(offload_cost=0.4, bins=BINS + 1), "made with bins"),
+        (lambda: Gate(offload_cost=0.4), "made with bins"),
+        (lambda: Gate(offload_cost=0.4, bins=[0.1, 0.2, 0.3, 0.4, 0.5]), "with bins"),
+        (lambda: Gate(offload_cost=0.5, bins=BINS), "made with probation's offload_cost 0.4, and this gate"),
+        (lambda: Gate(HILCB(BINS, offload_cost=0.4)), "made with policy probation, and this gate has hi-lcb"),
+        (lambda: Gate(offload_cost=0.4, bins=BINS, confidence=margin), "made with confidence"),
+        (lambda: Gate(bins=BINS), "made with measured price"),
+        (lambda: Gate(offload_cost=0.4, bins=BINS, budget=0.2), "made with budget"),
     ],
 )
 def test_a_state_made_with_other_bins_measure_or_policy_is_refused(
@@ -516,66 +518,56 @@ def test_a_state_made_with_other_bins_measure_or_policy_is_refused(
     before = learn(tmp_path).policy.state()
     with pytest.raises(InvalidState, match=says):
         Store(tmp_path, other())
-    with Store(tmp_path, isotonic()) as store:
+    with Store(tmp_path, usual()) as store:
         assert store.policy.state() == before
-        if "offload_cost" not in says:  # devices may differ in what an offload costs
-            with pytest.raises(InvalidState, match=r"made with|state must be of policy 'isotonic'"):
-                store.merge(other().state())
+        with pytest.raises(InvalidState, match="made with"):
+            store.merge(other().state())
         assert store.policy.state() == before
 
 
 def test_the_gate_continues_from_the_folder(tmp_path: Path) -> None:
     learn(tmp_path)
-    gate = isotonic()
-    with Store(tmp_path, gate) as store:
-        assert gate.policy is store.policy
-        assert gate.policy.learned == 3
+    with Store(tmp_path, usual()) as store:
+        assert store.policy.learned == 3
         lied_to(store, 2)
         store.change(offload_cost=0.3)
-        assert gate.policy is store.policy
-        assert (gate.policy.learned, gate.policy.offload_cost) == (5, 0.3)
-        assert read(tmp_path).policy.state() == gate.policy.state()
+        assert (store.policy.learned, store.gate.offload_price) == (5, 0.3)
+        assert read(tmp_path).gate == store.gate.state()
 
 
 def test_a_merge_is_written_and_what_is_refused_changes_nothing(tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=None) as store:
+    with Store(tmp_path, usual(), seconds=None) as store:
         list(play(store, 50))
-        other = peer(store.policy, 1)
+        other = peer(store.gate, 1)
         store.merge(other)
-        state = store.policy.state()
+        state = store.gate.state()
         store.merge(other)
         with pytest.raises(InvalidState):
-            store.merge(peer(store.policy, 2), {**other, "parameters": {**other["parameters"], "bins": BINS + 1}})
-        assert read(tmp_path).policy.state() == store.policy.state() == state
-
-
-BUDGETS: dict[str, Callable[[], Policy]] = {
-    "limit": lambda: at_most(AlwaysRemote(BINS), offloads=0.2, window=100),
-    "price": lambda: on_budget(Isotonic(BINS, offload_cost=0.1), offloads=0.2),
-    "both": lambda: at_most(on_budget(Isotonic(BINS, offload_cost=0.1), offloads=0.18), offloads=0.2, window=100),
-}
+            store.merge(peer(store.gate, 2), Gate(offload_cost=0.4, bins=BINS + 1).state())
+        assert read(tmp_path).gate == store.gate.state() == state
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("name", BUDGETS)
-def test_crashes_do_not_refund_a_budget(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("measured", [False, True])
+def test_crashes_do_not_refund_a_budget(measured: bool, tmp_path: Path) -> None:
+    def make() -> Gate:
+        return Gate(offload_cost=None if measured else 0.1, bins=BINS, budget=0.2)
+
     folder, offloads = tmp_path / "0", list[bool]()
-    store = Store(folder, Gate(BUDGETS[name]()), seconds=None)
+    store = Store(folder, make(), seconds=None)
     for number in range(3_000):
-        decision = store.decide(0)
+        decision = store.decide(0.0)
         offloads.append(decision.offload)
         if decision.offload and number % 3:
-            store.learn(decision, agreed=False)
+            store.learn(decision, agreed=False, cost=0.1)
         if number % 70 == 0:
-            store.merge(peer(store.policy, number))
+            store.merge(peer(store.gate, number))
         if number % 70 == 35 or (decision.offload and number % 9 == 0):  # killed, and started again
             folder = lay(tmp_path / str(number), image(store.folder))
-            store = Store(folder, Gate(BUDGETS[name]()), seconds=None)
+            store = Store(folder, make(), seconds=None)
     store.close()
-    if name == "price":
-        assert sum(offloads) <= 0.23 * len(offloads)
-    else:
-        assert max(sum(offloads[first : first + 100]) for first in range(len(offloads) - 100)) <= 20
+    assert sum(offloads) > 100
+    assert max(sum(offloads[first : first + 1000]) for first in range(len(offloads) - 1000)) <= 200
 
 
 def test_a_saved_state_is_that_of_the_gate(tmp_path: Path) -> None:
@@ -598,7 +590,7 @@ def test_threads_learn_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path: Path) -> None:
     with Store(tmp_path, Gate(offload_cost=0.5)) as store:
-        store.learn(store.decide(0), agreed=True)
+        store.learn(store.decide(0.0), agreed=True, cost=0.4)
         same = store.gate
     with Store(tmp_path, same) as store:  # its own folder is continued
         assert store.policy.learned == 1
@@ -611,15 +603,13 @@ def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path
 
 
 def test_in_memory_what_is_refused_is_not_merged_in_part() -> None:
-    other, wrong = (LockedPolicy(Gate(HILCB(bins=4, offload_cost=0.5))) for _ in range(2))
-    other.learn(other.decide(3), agreed=True)
-    store = LockedPolicy(Gate(HILCB(bins=4, offload_cost=0.5)))
-    good, bad = (each.locked(lambda policy: policy.state()) for each in (other, wrong))
-    with pytest.raises(InvalidState):
-        store.merge(good, {**bad, "parameters": {**bad["parameters"], "bins": 5}})
-    assert store.locked(lambda policy: policy.state()["evidence"]["offloads"]) == [0, 0, 0, 0]
+    other = LockedGate(Gate(HILCB(bins=4, offload_cost=0.5)))
+    other.learn(other.decide(0.9), agreed=True, cost=0.5)
+    store, good = LockedGate(Gate(HILCB(bins=4, offload_cost=0.5))), other.gate.state()
+    for wrong in (Gate(HILCB(bins=5, offload_cost=0.5)), Gate(HILCB(bins=4, offload_cost=0.5), confidence=margin)):
+        with pytest.raises(InvalidState):
+            store.merge(good, wrong.state())
+    assert store.explain(0.9).offloads == 0
     for _ in range(2):
         store.merge(good)
-    assert store.locked(lambda policy: policy.state()["evidence"]["offloads"]) == [0, 0, 0, 1]
-    with pytest.raises(InvalidState, match="evidence cannot be added"):
-        store.merge(Gate(HILCB(bins=4, offload_cost=0.5), confidence=margin).state())
+    assert store.explain(0.9).offloads == 1

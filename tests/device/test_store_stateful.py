@@ -8,32 +8,33 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Decision, Gate
+from hinge import Decision
 from hinge.device.store import Store, read
 from hinge.errors import InvalidDecision
 from hinge.policies import Need
 from tests.device.disks import image, lay
-from tests.device.streams import BINS, POLICIES, peer, text
+from tests.device.streams import GATES, peer, text
 
 
 class Kept(RuleBasedStateMachine):
     """The store against the states that the policy was in when it was last written."""
 
-    @initialize(name=st.sampled_from(list(POLICIES)))
+    @initialize(name=st.sampled_from(list(GATES)))
     def start(self, name: str) -> None:
         self.folder, self.name, self.lives = TemporaryDirectory(), name, 0
-        self.store = Store(Path(self.folder.name) / "0", Gate(POLICIES[name]()), seconds=None)
+        self.store = Store(Path(self.folder.name) / "0", GATES[name](), seconds=None)
         self.waiting: list[Decision] = []
         self.told: list[Decision] = []
         self.remember()
 
     def remember(self) -> None:
         """The state is written."""
-        self.last = text(self.store.policy.state())
+        self.last = text(self.store.gate.state())
 
-    @rule(bins=st.lists(st.integers(0, BINS - 1), min_size=1, max_size=12), batch=st.booleans())
-    def decide(self, bins: list[int], batch: bool) -> None:
-        decisions = list(self.store.decide_many(bins)) if batch else [self.store.decide(bin) for bin in bins]
+    @rule(confidences=st.lists(st.floats(0, 1), min_size=1, max_size=12), batch=st.booleans())
+    def decide(self, confidences: list[float], batch: bool) -> None:
+        many, one = self.store.decide_many, self.store.decide
+        decisions = many(confidences) if batch else [one(confidence) for confidence in confidences]
         self.waiting += [decision for decision in decisions if decision.time is not None]
         assert self.store.sync()
         self.remember()
@@ -64,7 +65,7 @@ class Kept(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 3))
     def merge(self, seed: int) -> None:
-        self.store.merge(peer(self.store.policy, seed))
+        self.store.merge(peer(self.store.gate, seed))
         self.remember()
 
     @rule()
@@ -79,15 +80,15 @@ class Kept(RuleBasedStateMachine):
         self.open(self.store.folder)
 
     def open(self, folder: Path) -> None:
-        self.store = Store(folder, Gate(POLICIES[self.name]()), seconds=None)
-        assert text(self.store.policy.state()) == self.last
+        self.store = Store(folder, GATES[self.name](), seconds=None)
+        assert text(self.store.gate.state()) == self.last
         assert self.store.damage is None
 
     @invariant()
     def is_durable(self) -> None:
         if hasattr(self, "store"):
             assert self.store.sync()
-            assert text(read(self.store.folder).policy.state()) == self.last
+            assert text(read(self.store.folder).gate) == self.last
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

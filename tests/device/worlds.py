@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from hinge import Answer, AsyncDevice, Device, Isotonic, Policy
+from hinge import Answer, AsyncDevice, Device, Gate, Policy
 from hinge.models import RecordedModel
+from hinge.policies import Probation
 from hinge.remotes import Deadline, Reply
 from hinge.traces import Trace, load_trace
 
@@ -23,7 +24,12 @@ def true_label(sample: int) -> Any:
 
 
 def policy(**settings: Any) -> Policy:
-    return Isotonic(**{"bins": 16, "offload_cost": 0.5, **settings})
+    return Probation(**{"bins": 16, "offload_cost": 0.5, **settings})
+
+
+def measured() -> Gate:
+    """Such a gate, which is not told the price."""
+    return Gate(bins=16)
 
 
 class Scripted:
