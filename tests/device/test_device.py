@@ -78,10 +78,10 @@ def test_answers_and_learns_as_the_policy_alone_would(kind: Any) -> None:
 def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
     with kind(LOCAL, Scripted(), policy()) as device:
         first = device.infer(0)
-        assert first.reason.startswith(f"Bin {first.bin} is offloaded: local agreed in ")
+        assert " is offloaded: " in first.reason
         answers = [device.infer(sample) for sample in range(2000)]
         accepted = next(answer for answer in reversed(answers) if answer.source == "local")
-        assert f"Bin {accepted.bin} is accepted" in accepted.reason
+        assert " is accepted for " in accepted.reason
         assert accepted.why.offloads is not None
         described = accepted.as_dict()
         assert json.loads(json.dumps(described)) == described
@@ -221,13 +221,13 @@ def test_an_event_loop_may_ask_a_coroutine() -> None:
 def test_a_batch_is_decided_at_once_and_offloaded_in_parts(kind: Any) -> None:
     alone, remote = policy(), Scripted()
     bins = [UniformBins(16).bin(LOCAL.answer(sample)[1]) for sample in range(500)]
-    decisions = alone.decide_many(bins)
+    offloads = [decision.offload for decision in alone.decide_many(bins)]
     with kind(LOCAL, remote, policy(), batch=32) as device:
         answers = device.infer_many(range(500), together=True)
-        assert device.policy.learned == decisions.offload.sum()
+        assert device.policy.learned == sum(offloads)
         again = device.infer_many(range(500))
         assert device.infer_many([]) == []
-    assert [answer.decision.offload for answer in answers] == decisions.offload.tolist()
+    assert [answer.decision.offload for answer in answers] == offloads
     for sample, answer in enumerate(answers):
         assert answer.label == (true_label(sample) if answer.offloaded else LOCAL.answer(sample)[0])
     assert max(map(len, remote.asked)) == 32
@@ -388,8 +388,8 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
             device.infer(sample)
         assert content(device) == after
         assert (device.status.on_disk, device.status.not_durable) == (False, None)
-    with pytest.raises(InvalidState, match="alpha"):
-        patient(LOCAL, Scripted(), policy(alpha=0.9), state=tmp_path)
+    with pytest.raises(InvalidState, match="offload_cost"):
+        patient(LOCAL, Scripted(), policy(offload_cost=0.3), state=tmp_path)
 
 
 def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ def test_explaining_changes_nothing() -> None:
         for sample in range(500):
             device.infer(sample)
         before = content(device)
-        assert str(device.explain(3)).startswith("Bin ")
+        assert str(device.explain(3)).startswith("Confidence ")
         assert content(device) == before
 
 

@@ -27,7 +27,7 @@ from hinge.policies import Probation
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.adapters import FunctionRemote, InThreads
-from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
+from tests.device.worlds import KINDS, LOCAL, Scripted, measured, policy, true_label
 from tests.faults.hanging import full_port
 from tests.support.loopback import OipServer
 

@@ -36,8 +36,8 @@ def test_a_device_learns_how_far_answers_agree(kind: Any) -> None:
     device = kind(lambda _: [CAT], lambda _: [CAT, DOG], Gate(offload_cost=0.5), task=Detection(), deadline_s=30)
     answer = one(device, 0)
     assert (answer.label, answer.local, answer.source) == ([CAT, DOG], [CAT], "remote")
-    assert (answer.confidence, answer.group, answer.agreed) == (0.8, 12, 2 / 3)
-    assert device.policy.state()["evidence"]["agreements"][12] == device.status.agreed == 2 / 3
+    assert (answer.confidence, answer.agreed) == (0.8, 2 / 3)
+    assert device.gate.explain(0.8).agreement == device.status.agreed == 2 / 3
     close(device)
 
 
@@ -210,7 +210,7 @@ def test_the_log_of_a_device_can_be_evaluated(tmp_path: Path) -> None:
     assert 0 < len(asked) < 300
     assert (len(log), len(log.offloads)) == (300, len(asked))
     assert log.offloads.agreement == pytest.approx(2 / 3)
-    found = hinge.evaluate(log, ["sentinel", "always-local"], offload_cost=0.4, runs=2)
+    found = hinge.evaluate(log, ["probation", "always-local"], offload_cost=0.4, runs=2)
     low, high = (found.figures()[1][end] for end in ("cost_low", "cost_high"))
     assert low < 1 / 3 < high
 

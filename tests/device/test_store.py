@@ -196,7 +196,7 @@ def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, proble
     assert str(store.problem).startswith("the disk failed: ")
     learned = store.policy.learned
     disk.failing = {what, "open"}  # what was half written cannot be written anew either
-    store.merge(peer(store.policy, 1))
+    store.merge(peer(store.gate, 1))
     for _ in range(3):
         list(islice(run, 20))
         assert not store.sync()

@@ -36,7 +36,7 @@ from hinge._checks import positive
 from hinge.confidence import NamedMeasure
 from hinge.device.locked import LockedGate
 from hinge.errors import HingeError, InvalidState, StateInUse, UnknownName
-from hinge.gate import Gate, restore
+from hinge.gate import GATE_VERSION, Gate, restore
 from hinge.policies.policy import Policy, State
 
 FORMAT = 1  # of the row
@@ -485,9 +485,11 @@ def parse(folder: Path, content: bytes) -> Saved:
     """What was written; raises `InvalidState` if that is no state of a policy that is known here."""
     try:
         held = json.loads(content)
-        gate, local = held["gate"], held["local"]
+        gate, local = dict(held["gate"]), held["local"]
     except (TypeError, ValueError, LookupError, RecursionError) as error:
         raise InvalidState(f"{folder}: holds no state: {error}") from error
+    if gate.get("hinge_gate") != GATE_VERSION:
+        raise InvalidState(f"{folder}: the state must be of version {GATE_VERSION}, got {gate.get('hinge_gate')!r:.50}")
     return Saved(gate, restored(folder, gate), local)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hinge.bins import Bins, EdgeBins
+from hinge.bins import Bins, EdgeBins, FittedBins
 from hinge.errors import InvalidTrace
 from hinge.traces.columns import Bools, Floats, InvalidValueIn, are_known, fractions, labels
 from hinge.traces.trace import Trace
@@ -122,10 +122,18 @@ class Log:
         above = np.flatnonzero(steps)  # where a bin begins
         below = np.concatenate([[0.0], confidence])[above]
         if (steps < 0).any() or (confidence[above] <= below).any():
-            return usual
+            return self._formed_anew(confidence, bins) or usual
         counts = steps[above] if numbered else np.ones_like(above)
         parts = zip(below, confidence[above], counts, strict=True)
         return EdgeBins([edge for low, high, count in parts for edge in np.linspace(low, high, count + 1)[1:].tolist()])
+
+    def _formed_anew(self, confidence: Floats, bins: NDArray[np.int64]) -> Bins | None:
+        """Return bins that fitted themselves, each as long as it was one; None if these are none."""
+        forming = bins // FittedBins.bins
+        order = np.argsort(forming, kind="stable")  # by confidence within each
+        if ((np.diff(bins[order]) < 0) & (np.diff(forming[order]) == 0)).any():
+            return None
+        return DecidedBins(self.confidence, self.bin)
 
     def __len__(self) -> int:
         return len(self.confidence)
@@ -133,6 +141,40 @@ class Log:
     def __repr__(self) -> str:
         agreed = f"{len(self.offloads)} of them offloaded, {self.offloads.agreed.sum():.6g} of which agreed"
         return f"<Log {self.name!r}: {len(self)} sample{'s' * (len(self) != 1)}, {agreed}>"
+
+
+class DecidedBins(Bins):
+    """The bins in which a device decided on the samples of a log, and no others; the surest is the last.
+
+    >>> bins = DecidedBins(np.array([0.9, 0.2, 0.8]), np.array([31, 0, 31]))
+    >>> bins.bin_many([0.9, 0.2, 0.8]), bins.spans()
+    (array([1, 0, 1]), [(0.2, 0.2), (0.8, 0.9)])
+    """
+
+    def __init__(self, confidence: Floats, bin: Any) -> None:
+        _, where, counts = np.unique(bin, return_inverse=True, return_counts=True)
+        order = np.argsort(np.bincount(where, confidence) / counts, kind="stable")
+        self._where = np.argsort(order)[where]
+        self._spans = [
+            (float(part.min()), float(part.max()))
+            for part in (confidence[self._where == each] for each in range(len(order)))
+        ]
+
+    @property
+    def bins(self) -> int:
+        return len(self._spans)
+
+    def bin(self, confidence: float) -> int:
+        raise NotImplementedError("DecidedBins: only the samples of its log have a bin")
+
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        return self._where
+
+    def spans(self) -> list[tuple[float, float]]:
+        return list(self._spans)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "decided", "bins": self.bins}
 
 
 def _places(values: NDArray[Any]) -> NDArray[np.int64] | None:
