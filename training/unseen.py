@@ -67,6 +67,11 @@ ABOUT = {
         "product of the probabilities of all phonemes and of the end",
     ),
 }
+LICENCES = {
+    "digits-linear": "Free Spoken Digit Dataset: CC BY-SA 4.0",
+    "intents-words": "clinc/oos-eval: CC BY 3.0",
+    "pronunciation-small": "CMU Pronouncing Dictionary: BSD 2-Clause",
+}
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -77,7 +82,7 @@ def write(name, confidence, local, remote, label):
     answers = [np.asarray(column, kind) for column in (local, remote, label)]
     trace = Trace(np.float64(np.float32(confidence)), *answers, name=name)
     about = {
-        "samples": samples,
+        "images" if name.startswith("cifar") else "samples": samples,
         "local": local_model,
         "remote": remote_model,
         "confidence": measure,
@@ -86,6 +91,7 @@ def write(name, confidence, local, remote, label):
         "remote accuracy": f"{trace.remote_accuracy:.2%}",
         "date": str(date.today()),
         "script": "training/unseen.py",
+        **({"licence": LICENCES[name]} if name in LICENCES else {}),
     }
     write_trace(Trace(**trace.columns, name=name, about=about), TRACES / f"{name}.npz")
     print(trace, flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.gates.resident import resident_mib
 from benchmarks.report import Table
-from hinge import Device, DiscountedIsotonic, OnnxModel, OpenInference, fashion
+from hinge import Device, OnnxModel, OpenInference, fashion
 from tools.peers.hinge import hinge
 
 MARKS = 10
@@ -35,10 +35,9 @@ def report(quick: bool) -> list[Table]:
 
 def _soaked(url: str, pid: int, images: Any, samples: int, folder: Path) -> Iterator[tuple[Any, ...]]:
     """Memory at every tenth of the way. Audits keep the server busy to the end."""
-    policy = DiscountedIsotonic(bins=16, offload_cost=0.5)
     remote = OpenInference(url, "remote")
     stream = cycle(images)
-    with Device(OnnxModel(fashion.local_model()), remote, policy, deadline_s=5, state=folder) as device:
+    with Device(OnnxModel(fashion.local_model()), remote, offload_cost=0.5, deadline_s=5, state=folder) as device:
         for mark in range(1, MARKS + 1):
             for sample in islice(stream, samples // MARKS):
                 device.infer(sample)

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.report import Table, span
 from benchmarks.timing import Timed, calls, in_turn
-from hinge import Device, Isotonic, OnnxModel, fashion
+from hinge import Device, OnnxModel, fashion
 
 GOAL_NS = 5_000.0
 BATCH = 1_000
@@ -25,7 +25,7 @@ def confident(local: Callable[[Any], Any], samples: Any, label: int) -> Any:
 def trained(local: Callable[[Any], Any], sample: Any, state: Path | None = None) -> Device:
     """A device that accepts such samples, having learned that local is right."""
     right = int(np.argmax(local(sample)))
-    device = Device(local, lambda _: right, Isotonic(bins=16, offload_cost=0.5), deadline_s=10, state=state)
+    device = Device(local, lambda _: right, offload_cost=0.5, deadline_s=10, state=state)
     while device.infer(sample).offloaded:
         pass
     return device

@@ -88,7 +88,7 @@ def test_the_first_word_comes_without_loading_the_rest(arguments: list[str]) -> 
         ("simulate more", "there are more words than this command takes: more; see 'hinge simulate --help'"),
         ("device --prices ms=-1,wrong-answer=2", "MeasuredCost: per_ms must be >= 0, got -1.0"),
         ("device --prices ms=1", "--prices need wrong-answer=… and call=…, ms=… or byte=…, got 'ms=1'"),
-        ("export c --out firmware --set alpha=0", "--set: alpha must be > 0, got 0"),
+        ("export c --policy hi-lcb --out firmware --set alpha=0", "--set: alpha must be > 0, got 0"),
         ("export c --state nowhere --bins 3 --out firmware", "--bins is in the state already"),
         ("simulate --policy hi-lbc", "no policy is called 'hi-lbc'; did you mean 'hi-lcb'?"),
         ("simulate --trace synthetic-cifra10", "no trace is called 'synthetic-cifra10'; did you mean"),

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from hinge import Device, Isotonic, OnnxModel, OpenInference, fashion
+from hinge import Classification, Device, Gate, OnnxModel, OpenInference, fashion
 from tests.device.worlds import InLoop
 from tools.peers.hinge import hinge
 from tools.peers.process import Peer
@@ -41,15 +41,15 @@ def expected() -> list[Any]:
 
 
 def _device(kind: Any, remote: Any) -> Any:
-    policy = Isotonic(bins=16, offload_cost=0.5)
-    return kind(OnnxModel(fashion.local_model()), remote, policy, deadline_s=30, labels=fashion.CLASSES)
+    task = Classification(fashion.CLASSES)
+    return kind(OnnxModel(fashion.local_model()), remote, Gate(offload_cost=0.5), task=task, deadline_s=30)
 
 
 def _answers(device: Any) -> list[Any]:
     """One by one, then in a batch."""
     images, _ = fashion.labelled_images()
     answers = [device.infer(image) for image in images[:SAMPLES]] + device.infer_many(images[SAMPLES : SAMPLES + 300])
-    return [(answer.label, answer.source, answer.bin, answer.confidence, answer.fault) for answer in answers]
+    return [(answer.label, answer.source, answer.confidence, answer.fault) for answer in answers]
 
 
 @pytest.mark.parametrize("kind", [Device, InLoop], ids=["threads", "event loop"])

@@ -13,7 +13,7 @@ from hinge.errors import InvalidModel
 from hinge.models import Classifier
 from hinge.remotes import Deadline
 from hinge.remotes.adapters import FunctionRemote
-from hinge.tasks import Regression
+from hinge.tasks import Classification, Regression
 from tests.models.exports import (
     CLASSES,
     FEATURES,
@@ -105,7 +105,7 @@ def test_classes_that_the_file_does_not_tell_are_not_known(tmp_path: Path) -> No
 @pytest.mark.parametrize("zipmap", [True, False])
 def test_no_samples_have_no_answers(tmp_path: Path, zipmap: bool) -> None:
     model = linear_classifier(tmp_path / "m.onnx", zipmap, {"classlabels_ints": [5, 7, 9]})
-    settings: list[dict[str, Any]] = [{}, {"labels": [*"abc"]}, {"task": Regression(1.0)}]
+    settings: list[dict[str, Any]] = [{}, {"task": Classification([*"abc"])}, {"task": Regression(1.0)}]
     for setting in settings:
         with Device(model, lambda _: 5, Gate(offload_cost=0.5), **setting) as device:
             assert device.infer_many([]) == device.infer_many(SAMPLES[:0]) == []

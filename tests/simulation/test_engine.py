@@ -197,7 +197,7 @@ def test_leaving_early_drops_the_runs_that_have_not_begun() -> None:
 
 
 def peak_of(source: Source, horizon: int) -> int:
-    policies = [HILCB(BINS, offload_cost=0.5), HILCBLite(BINS), HedgeHI(horizon, BINS, offload_cost=0.5)]
+    policies = [HILCB(BINS), HILCBLite(BINS), HedgeHI(horizon, BINS)]
     tracemalloc.start()
     try:
         simulate(policies, source, horizon, executor=Threads(1), machine_code=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.bins import QuantileBins, UniformBins
+from hinge.bins import FittedBins, UniformBins
 from hinge.confidence import margin, max_softmax
 from hinge.errors import HingeError, InvalidTrace
 from hinge.traces import Trace
@@ -73,7 +73,7 @@ def test_what_was_not_recorded_is_none() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(1, 40))
 def test_bins_are_those_of_the_confidences(confidences: list[float], count: int) -> None:
     trace = Trace(confidences, [0] * len(confidences), [0] * len(confidences))
-    for bins in (UniformBins(count), QuantileBins.fit(confidences, count)):
+    for bins in (UniformBins(count), FittedBins()):
         assert trace.bins_by(bins).dtype == np.int64
         assert trace.bins_by(bins).tolist() == [bins.bin(confidence) for confidence in confidences]
 

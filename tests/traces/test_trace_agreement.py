@@ -14,7 +14,7 @@ from hinge import Trace, UniformBins, read_trace, write_trace
 from hinge.errors import InvalidTrace
 from hinge.simulation.evaluate import fitted_cost
 from hinge.simulation.sources import ConstantPrice, Resampled
-from hinge.theory import Estimate, significant_dips
+from hinge.theory import Estimate
 from hinge.traces import Log, read_log
 
 CONFIDENCE, AGREED = [0.9, 0.4, 0.7], [1.0, 0.25, 1 / 3]
@@ -155,14 +155,3 @@ def test_an_estimate_of_fractions_holds_the_mean_and_is_as_wide_as_that_of_coins
         low, high = Estimate([1000], [50], [float(agreed.sum())]).bounds
         held += low[0] <= 2 / 3 <= high[0]
     assert held >= 190  # 95 % of them; the spread of a fraction is less than a coin's
-
-
-def test_dips_of_fractions_are_found_and_hardly_ever_where_there_are_none() -> None:
-    chance, false = np.random.default_rng(3), 0
-    bins = np.repeat(np.arange(4), 300)
-    for _ in range(100):
-        flat = chance.beta(2.0, 1.0, len(bins))
-        false += bool(significant_dips(bins, flat, 4, 0.3))
-    assert false <= 5
-    falling = np.where(bins == 2, 0.3 * chance.random(len(bins)), 0.7 + 0.3 * chance.random(len(bins)))
-    assert [dip.bin for dip in significant_dips(bins, falling, 4, 0.3)] == [2]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge.bins import QuantileBins
+from hinge.bins import EdgeBins
 from hinge.traces import load_trace, read_trace
 from tools.synthetic_traces import SAMPLES, SETTINGS, Setting, main, synthesise
 
@@ -39,7 +39,7 @@ def test_accuracies_are_as_stated(setting: Setting) -> None:
 @every_setting
 def test_agreement_rises_with_confidence(setting: Setting) -> None:
     trace = load_trace(setting.name)
-    bins = trace.bins_by(QuantileBins.fit(trace.confidence, 8))
+    bins = trace.bins_by(EdgeBins(np.quantile(trace.confidence, np.arange(1, 8) / 8)))
     agreement = [trace.agreed[bins == bin].mean() for bin in range(8)]
     assert (np.diff(agreement) > 0).all()
     assert agreement[0] < 0.5 < agreement[-1]
