@@ -29,7 +29,8 @@ TOLD = struct.Struct("<II")
 def known(policy: Policy) -> int:
     """A CRC of what was learned; the clock goes on between two things that are learned."""
     state = policy.state()
-    kept = {key: state[key] for key in ("learned", "evidence", "carried", "merged", "parameters", "id")}
+    kept = {key: state[key] for key in ("learned", "merged", "parameters", "id")}
+    kept |= {name: state["table"][name] for name in policy.evidence}
     return zlib.crc32(json.dumps(kept, sort_keys=True).encode())
 
 

@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Breaker, Device, Policy, at_most
+from hinge import Breaker, Device, Gate
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.policies.policy import restore
 from hinge.remotes import Reply
 from tests.device.disks import image, lay, stores_of_devices
-from tests.device.worlds import LOCAL, Scripted, policy, true_label
+from tests.device.worlds import LOCAL, Scripted, true_label
 from tests.faults.counts import either
 
 OUTCOMES = [
@@ -30,26 +30,26 @@ OUTCOMES = [
     ValueError("anything"),
     Reply([]),
 ]
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "isotonic": policy,
-    "limited": lambda: at_most(policy(offload_cost=0.2), offloads=0.5, window=20),
+GATES: dict[str, Callable[[], Gate]] = {
+    "default": lambda: Gate(offload_cost=0.5),
+    "budget": lambda: Gate(offload_cost=0.2, bins=16, budget=0.5),
 }
 ROWS = st.integers(0, 500)
 LIVED = {"lives": 0, "steps": 0}
 
 
-def text(policy: Policy) -> str:
-    return json.dumps(policy.state(), sort_keys=True)
+def text(gate: Gate) -> str:
+    return json.dumps(gate.state(), sort_keys=True)
 
 
 class Lived(RuleBasedStateMachine):
     """A device against a policy that learns what the answers tell."""
 
-    @initialize(name=st.sampled_from(sorted(POLICIES)))
+    @initialize(name=st.sampled_from(sorted(GATES)))
     def start(self, name: str) -> None:
         self.name, self.folder, self.remote, self.lives = name, TemporaryDirectory(), Scripted(), 0
         self.open(Path(self.folder.name) / "0")
-        self.twin = restore(self.device.policy.state())
+        self.twin = restore(self.device.state())
         self.remember()
 
     def open(self, folder: Path) -> None:
@@ -57,7 +57,7 @@ class Lived(RuleBasedStateMachine):
         self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
             stores = stores_of_devices(patch)
-            self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=folder, breaker=breaker, batch=3)
+            self.device = Device(LOCAL, self.remote, GATES[self.name](), state=folder, breaker=breaker, batch=3)
         (self.store,) = stores
 
     turned: Any = None  # how the remote answers
@@ -81,7 +81,7 @@ class Lived(RuleBasedStateMachine):
         self.check(samples, self.device.infer_many(samples, together=True))
 
     def check(self, samples: list[int], answers: list[Any]) -> None:
-        decisions = [self.twin.decide(answer.bin) for answer in answers]
+        decisions = [self.twin.decide(confidence=answer.confidence) for answer in answers]
         for sample, answer, decision in zip(samples, answers, decisions, strict=True):
             label, _ = LOCAL.answer(sample)
             assert answer.decision == decision
@@ -90,7 +90,7 @@ class Lived(RuleBasedStateMachine):
             if answer.source == "remote":
                 self.twin.learn(decision, agreed=label == answer.label, cost=answer.cost)
             elif decision.offload:
-                self.twin.forget(decision)
+                self.twin.forget(decision, answer.cost)
         self.remember()
 
     @rule()
@@ -109,7 +109,7 @@ class Lived(RuleBasedStateMachine):
     @invariant()
     def is_as_the_twin(self) -> None:
         LIVED["steps"] += 1
-        assert text(self.device.policy) == text(self.twin)
+        assert text(self.device.gate) == text(self.twin)
         assert self.store.sync()
         assert self.store.damage is None
 

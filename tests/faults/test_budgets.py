@@ -1,4 +1,4 @@
-"""S5: neither a lying remote nor crafted inputs get more offloads than the budget in any window, and it is told."""
+"""S5: neither a lying remote nor crafted inputs get more offloads than the budget in any window."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from hinge import Device, FixedCost, Isotonic, Policy, at_most, on_budget
-from hinge.policies import AlwaysRemote
+from hinge import Device, FixedCost, Gate
 from hinge.remotes import Deadline, Reply
 from tests.faults.counts import LIES
 
 WINDOW, SHARE = 1000, 0.2
 MOST = round(WINDOW * SHARE)
-ALARM = "the offload budget is exhausted"
 TRUTH, LIE = 0, 1
 
 
@@ -52,10 +50,10 @@ LIARS: dict[str, Callable[[int], bool]] = {
     "agrees until it is trusted": lambda asked: asked > 60,
     "agrees at random": lambda asked: random.Random(asked).random() < 0.6,
 }
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "limit": lambda: at_most(Isotonic(16, offload_cost=0.5), SHARE, WINDOW),
-    "limit and price": lambda: at_most(on_budget(Isotonic(16, offload_cost=0.1), offloads=0.18), SHARE, WINDOW),
-    "limit on always-remote": lambda: at_most(AlwaysRemote(16), SHARE, WINDOW),
+GATES: dict[str, Callable[[], Gate]] = {
+    "told": lambda: Gate(offload_cost=0.1, budget=SHARE),
+    "measured": lambda: Gate(budget=SHARE),
+    "no price": lambda: Gate(offload_cost=0.0, bins=16, budget=SHARE),
 }
 
 
@@ -69,10 +67,9 @@ def scattered(device: Device, chance: random.Random, number: int) -> float:
 
 
 def sought(device: Device, chance: random.Random, number: int) -> float:
-    """An adversary who looks into the device, and takes a bin that would be offloaded if it finds one."""
-    policy, bins = device.policy, chance.sample(range(16), 3)
-    wanted = [bin for bin in bins if policy.functions.offloads(policy.table, bin, policy.time + 1)]
-    return ((wanted or bins)[0] + 0.5) / 16
+    """An adversary who looks into the device, and takes a sample that would be offloaded if it finds one."""
+    seen = [chance.random() for _ in range(3)]
+    return max(seen, key=lambda confidence: device.gate.explain(confidence).offload_probability)
 
 
 def quiet_then_all(device: Device, chance: random.Random, number: int) -> float:
@@ -94,39 +91,29 @@ def fullest(offloads: Sequence[bool]) -> int:
 
 @pytest.mark.parametrize("inputs", INPUTS, ids=lambda inputs: inputs.__name__)
 @pytest.mark.parametrize("lies", LIARS)
-@pytest.mark.parametrize("kept", POLICIES)
+@pytest.mark.parametrize("kept", GATES)
 def test_s5_no_window_holds_more_than_the_budget(kept: str, lies: str, inputs: Any) -> None:
     chance, remote = random.Random(7), Liar(LIARS[lies])
-    with Device(Sure(), remote, POLICIES[kept](), price=FixedCost(0.1)) as device:
-        offloads = list[bool]()
-        for number in range(LIES):
-            offloads.append(device.infer(inputs(device, chance, number)).offloaded)
-        alarms = device.status.alarms
-    most = fullest(offloads)
-    assert most <= MOST
-    assert remote.asked == sum(offloads)
-    if most == MOST:
-        assert alarms.get(ALARM, 0) > 0
-    if lies == "always disagrees" and kept != "limit and price":
-        assert most == MOST
+    with Device(Sure(), remote, GATES[kept](), price=FixedCost(0.1)) as device:
+        offloads = [device.infer(inputs(device, chance, number)).offloaded for number in range(LIES)]
+    assert fullest(offloads) <= MOST
+    assert remote.asked == sum(offloads) > 0
+    if lies == "always disagrees" and inputs is not quiet_then_all:
+        assert sum(offloads) > 0.8 * SHARE * LIES
 
 
 def test_s5_nor_with_batches_and_threads() -> None:
     remote = Liar(LIARS["always disagrees"])
-    with Device(Sure(), remote, POLICIES["limit"](), batch=16) as device, ThreadPoolExecutor(8) as pool:
+    with Device(Sure(), remote, GATES["told"](), batch=16) as device, ThreadPoolExecutor(8) as pool:
         parts = list(pool.map(device.infer_many, [[0.1] * 37] * (LIES // 37)))
-        alarms = device.status.alarms
     times = sorted(answer.decision.time or 0 for part in parts for answer in part if answer.decision.offload)
     assert len(times) == len(set(times)) == remote.asked
     assert all(later - earlier >= WINDOW for earlier, later in zip(times, times[MOST:], strict=False))
-    assert alarms[ALARM] > 0
 
 
 def test_s5_nor_by_restarting_the_device(tmp_path: Path) -> None:
-    offloads, alarms = list[bool](), 0
+    offloads = list[bool]()
     while len(offloads) < LIES // 2:
-        with Device(Sure(), Liar(LIARS["always disagrees"]), POLICIES["limit"](), state=tmp_path) as device:
+        with Device(Sure(), Liar(LIARS["always disagrees"]), GATES["told"](), state=tmp_path) as device:
             offloads += [device.infer(0.1).offloaded for _ in range(333)]
-            alarms += device.status.alarms.get(ALARM, 0)
-    assert fullest(offloads) == MOST
-    assert alarms > 0
+    assert 0.8 * MOST < fullest(offloads) <= MOST

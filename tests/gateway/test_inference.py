@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from hinge import Breaker, Device, Isotonic, OnnxModel, OpenInference, fashion
+from hinge import Breaker, Device, Gate, OnnxModel, OpenInference, fashion
 from hinge.errors import InvalidModel
 from hinge.gateway import InferenceGateway, ServedRows
 from hinge.oip.messages import build_request, inference_path, json_message, parse_response
@@ -27,8 +27,8 @@ LOCAL, REMOTE = OnnxModel(fashion.local_model()), OnnxModel(fashion.remote_model
 WAIT_S = 20.0
 
 
-def policy() -> Isotonic:
-    return Isotonic(bins=16, offload_cost=0.3)
+def policy() -> Gate:
+    return Gate(offload_cost=0.3)
 
 
 @pytest.fixture(scope="module")

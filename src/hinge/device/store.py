@@ -225,8 +225,9 @@ class Store(LockedGate):
         """Change parameters of the policy, and keep what it has learned; `gate` is another object afterwards."""
         with self.lock:
             state = self.gate.state()
-            for name in settings.keys() - state["policy"]["parameters"].keys():
-                raise InvalidState(f"{self.folder}: {self.policy.name} has no parameter {name!r}")
+            for name, value in settings.items():
+                if name == "bins" or value is None or name not in state["policy"]["parameters"]:
+                    raise InvalidState(f"{self.folder}: {name} of {self.policy.name} cannot be {value!r}")
             state["policy"]["parameters"] |= settings
             self.gate = Gate.restore(state, bins=self.gate.bins, confidence=self.gate.confidence)
             if self.policy.takes_price and self.gate.price is None:
