@@ -102,7 +102,7 @@ def test_after_the_last_image_comes_the_first(capsys: Captured, out: Path) -> No
 def test_the_table_and_the_report(capsys: Captured, out: Path) -> None:
     assert run(["demo", "--samples", "600", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    for text in ("600 images", "local only", "remote only", "oracle", "sentinel (live)", "≈", "0 not as recorded"):
+    for text in ("600 images", "local only", "remote only", "oracle", "probation (live)", "≈", "0 not as recorded"):
         assert text in printed
     assert "local alone is cheaper" in printed
     assert str(out) in printed.replace("\n", "")
@@ -194,7 +194,7 @@ def test_interrupted_within_the_run_it_says_what_was_done(started: Any, out: Pat
     assert len(servers()) == 1
     code, printed = process.end(signal.SIGINT)
     assert code == 130
-    assert "sentinel (live)" in printed
+    assert "probation (live)" in printed
     assert "No report was written" in process.await_line("Interrupted")
     assert not out.exists()
     assert not servers()

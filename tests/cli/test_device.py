@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from hinge import Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, simulate
+from hinge import Gate, OnnxModel, UniformBins, fashion, load_trace, simulate
 from hinge.cli.app import run
 from hinge.device.page.page import LivePage
 from hinge.device.store import Store
@@ -72,7 +72,7 @@ def own_models(server: OipServer) -> list[str]:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
+@pytest.mark.parametrize("name", ["hi-lcb", "probation"])
 def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
     answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5")
@@ -233,7 +233,7 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
     captured = capsys.readouterr()
     for text in ("samples", "2000", "offloads", "asked ", "true accuracy", "milliseconds, 99 % within", "closed"):
         assert text in captured.out
-    assert "fashion, sentinel, remote in this process: " in captured.err
+    assert "fashion, probation, remote in this process: " in captured.err
     assert " per second, " in captured.err
 
 
@@ -243,7 +243,7 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--policy", "isotnic"], "did you mean 'isotonic'"),
+        (["--policy", "probaton"], "did you mean 'probation'"),
         (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
         (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
         (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, which has no price"),
@@ -278,7 +278,7 @@ def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> N
 
 def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hinge.device.store.BUSY_S", 0.1)
-    with Store(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
+    with Store(tmp_path, Gate(offload_cost=0.5, bins=8), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
     assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
 
@@ -425,11 +425,11 @@ def test_a_budget_is_used_and_never_exceeded(capsys: Captured) -> None:
 
 @pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
-    run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-isotonic", "--offload-cost", "0.5"]
+    run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-probation", "--offload-cost", "0.5"]
     often, never = (offloads(device(capsys, *run_of, "--set", f"audit={share}")[0]) for share in (0.05, 0))
     assert sum(often) > sum(never)
     problem = refused(capsys, "--set", "audit=0.05")
-    assert problem.startswith("hinge: --set: audit must be left out: it is no setting of sentinel, but of discounted-")
+    assert problem.startswith("hinge: --set: audit must be left out: it is no setting of probation, but of discounted-")
     assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
 
 

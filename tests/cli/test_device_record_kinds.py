@@ -87,9 +87,9 @@ def test_through_all_commands(kind: str, tmp_path: Path, capsys: Captured) -> No
     recorded = json.loads(found("record", samples, *both, "--out", trace))
     assert (recorded["samples"], recorded["agreement"]) == (len(SAMPLES), 1.0)
     assert recorded["local_accuracy"] >= (0.9 if kind == "in 8 bits" else 1.0)
-    chosen = ["--policies", "sentinel", "--offload-cost", "0.1", "--runs", "1"]
+    chosen = ["--policies", "probation", "--offload-cost", "0.1", "--runs", "1"]
     evaluated = json.loads(found("evaluate", trace, *chosen))
-    assert (evaluated["trade"]["policy"], evaluated["recommendation"]["policy"]) == ("sentinel", "always-local")
+    assert (evaluated["trade"]["policy"], evaluated["recommendation"]["policy"]) == ("probation", "always-local")
     with Server([path]) if path.suffix == ".onnx" else nullcontext() as server:
         served = [["--remote", server.url, "--model", "m"]] if server else []
         for remote in (["--remote", str(path)], *served):

@@ -63,8 +63,8 @@ def test_the_command_line_goes_before_the_file(write: Write, capsys: Captured, m
     serving = "[serve]\nmodels = ['fashion']\nport = 9\ninsecure = true\n"
     path = str(write(f"[device]\nlimit = 7\npolicy = 'always-local'\n{serving}"))
     assert summary(capsys, "--config", path)["policy"] == "always-local"
-    both = summary(capsys, "--config", path, "--limit", "3", "--policy", "isotonic")
-    assert (both["samples"], both["policy"]) == (3, "isotonic")
+    both = summary(capsys, "--config", path, "--limit", "3", "--policy", "probation")
+    assert (both["samples"], both["policy"]) == (3, "probation")
     same = summary(capsys, "--config", path, "--limit", "3", "--policy", "always-local")
     assert (same["samples"], same["policy"]) == (3, "always-local")
     made = served(monkeypatch, "--config", path, "--port", "8", "fashion-local")
@@ -143,7 +143,7 @@ def test_paths_start_from_the_folder_of_the_file(
         ("[device]\njson = 'perhaps'\n", "json must be true or false, got 'perhaps'"),
         ("[device]\npolicy = 'hi-lcb'\n'set' = ['alpha=-1']\n", "set: alpha must be > 0, got -1"),
         ("\ndevice = { policy = 'hi-lcb', set = ['alpha=-1'] }\n", "set: alpha must be > 0, got -1"),
-        ("[device]\nset = ['alpha=0.6']\n", "set: alpha must be left out: it is no setting of sentinel, but of "),
+        ("[device]\nset = ['alpha=0.6']\n", "set: alpha must be left out: it is no setting of probation, but of "),
         ("[device]\nset = 'alpha=0.6'\n", "set must be a list, got 'alpha=0.6'"),
         ("[device]\nlimit =\n", "Invalid value (at line 2, column 8)"),
         ("[device]\nlimit = 3\nlimit = 4\n", "Cannot overwrite a value (at line 3, column 10)"),
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_named_with_its_file(text: str, problem: str, write: Wr
 @pytest.mark.parametrize(
     ("command", "text", "problem"),
     [
-        ("device", "policy = 'isotnic'", "no policy is called 'isotnic'; did you mean 'isotonic'?"),
+        ("device", "policy = 'probaton'", "no policy is called 'probaton'; did you mean 'probation'?"),
         ("device", "policy = 3", "no policy is called '3'"),
         ("device", "local = 'none.onnx'", "none.onnx: there is no such file"),
         ("device", "samples = 'none.npz'", "none.npz: No such file or directory"),

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hinge import Breaker, Device, Gate
 from hinge.errors import RemoteLate, RemoteUnreachable
-from hinge.policies.policy import restore
+from hinge.gate import restore
 from hinge.remotes import Reply
 from tests.device.disks import image, lay, stores_of_devices
 from tests.device.worlds import LOCAL, Scripted, true_label
@@ -57,7 +57,7 @@ class Lived(RuleBasedStateMachine):
         self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
             stores = stores_of_devices(patch)
-            self.device = Device(LOCAL, self.remote, GATES[self.name](), state=folder, breaker=breaker, batch=3)
+            self.device = Device(LOCAL, self.remote, GATES[self.name](), state=folder, breaker=breaker, batch=3, in_flight=1)
         (self.store,) = stores
 
     turned: Any = None  # how the remote answers
