@@ -109,15 +109,6 @@ class CostMatrix:
         """`1 - wrong`, as `Policy.learn` takes it where mistakes have different prices."""
         return 1.0 - self.wrong(local, remote)
 
-    @property
-    def stakes(self) -> list[float]:
-        """What a wrong answer costs at most, by the class of the local answer: for `Isotonic(stakes=…)`.
-
-        >>> CostMatrix([[0, 40], [2, 0]], labels=["quiet", "fire"]).stakes
-        [1.0, 0.05]
-        """
-        return [max(row) / self.worst for row in self.prices]
-
     def _class(self, name: str, answer: object) -> int:
         if self.labels is None:
             return whole("CostMatrix", name, answer, 0, len(self.prices) - 1)

@@ -26,7 +26,6 @@ from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.expiry import ExpiryPolicy, expiry_from, has_expired
 from hinge.policies.policy import (
     KEPT,
-    Decision,
     Functions,
     from_cells,
 )
@@ -42,6 +41,7 @@ class LicenceTable(NamedTuple):
     costs: Reals  # their number m, sum and sum of squares, where the cost is learned
     expiry: Wholes
     own: Wholes  # the expiry by bin i's evidence alone
+    best: Wholes  # the latest of own[0..i] (HI-LCB)
     stale: Wholes  # whether all expiries have to be found anew
     price: Reals  # what an offload costs, where that is known
     alpha: float
@@ -71,12 +71,16 @@ def refresh(table: LicenceTable, first: int, last: int) -> None:
     price = -1.0 if table.learned else table.price[0]
     for bin in range(first, last + 1):
         table.own[bin] = expiry_from(evidence(table, bin, price)) if table.offloads[bin] > 0.0 else 0
-    best = 0
-    if table.monotone:
-        for bin in range(first):
-            best = max(best, table.own[bin])
-    for bin in range(first, len(table.own) if table.monotone else last + 1):
-        best = max(best, table.own[bin]) if table.monotone else table.own[bin]
+        if not table.monotone:
+            table.expiry[bin] = table.own[bin]
+    if not table.monotone:
+        return
+    best = table.best[first - 1] if first > 0 else 0
+    for bin in range(first, len(table.own)):
+        best = max(best, table.own[bin])
+        if bin > last and table.best[bin] == best:
+            return  # nor does anything change above
+        table.best[bin] = best
         table.expiry[bin] = best if table.offloads[bin] > 0.0 or not table.offload_unseen else 0
 
 
@@ -113,6 +117,8 @@ def learn_count(table: LicenceTable, bin: int, agreed: float, cost: float, time:
         table.costs[SUM] += cost
         table.costs[SQUARES] += cost * cost
         table.stale[0] = 1
+        for other in range(len(table.expiry)):
+            table.expiry[other] = 0  # until all are found anew
     else:
         refresh(table, bin, bin)
     return KEPT
@@ -163,6 +169,7 @@ class HILCBBase(ExpiryPolicy):
             costs=real_column(3 if learned else 0),
             expiry=whole_column(self.bins),
             own=whole_column(self.bins),
+            best=whole_column(self.bins if self.assumes_monotone else 0),
             stale=whole_column(1),
             price=array("d", [self.offload_cost or 0.0]),
             alpha=self.alpha,
@@ -171,11 +178,7 @@ class HILCBBase(ExpiryPolicy):
             learned=learned,
         )
         self.functions = LEARNED if learned else KNOWN
-
-    def decide(self, bin: int, cost: float | None = None) -> Decision:
-        if self.table.stale[0]:
-            refresh_all(self.table)
-        return super().decide(bin, cost)
+        self._expiry = self.table.expiry
 
     def expiry(self, bin: int) -> int:
         if self.table.stale[0]:

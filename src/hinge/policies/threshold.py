@@ -44,6 +44,7 @@ class FixedPolicy(ExpiryPolicy):
     def _settle(self, accepted: Sequence[bool]) -> None:
         self.table = SettledTable(array("q", [FOREVER if accept else 0 for accept in accepted]))
         self.functions = SETTLED
+        self._expiry = self.table.expiry
 
     def _seen(self, bin: int) -> str:
         return self._rule()
