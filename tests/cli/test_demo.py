@@ -29,7 +29,7 @@ WAIT_S = 30
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]  # each demo starts a server and streams images
 
-SAME = ("offload_fraction", "accuracy", "cost_per_sample", "regret", "true_accuracy")
+SAME = ("offload_fraction", "accuracy", "cost_per_sample", "true_accuracy")
 
 
 class Links(HTMLParser):

@@ -77,7 +77,7 @@ def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captu
     trace = load_trace("cifar10-vgg16")
     answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5")
     source = InOrder(trace, UniformBins(16), ConstantPrice(0.5))
-    policies = lineup([name], source, offload_cost=0.5, horizon=len(trace))
+    policies = lineup([name], source, offload_cost=0.5, horizon=len(trace), fitted=True)
     record = simulate(policies, source, len(trace), record_decisions=True)[name]
     decisions = record.runs[0].decisions
     assert decisions is not None
@@ -246,7 +246,7 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
         (["--policy", "probaton"], "did you mean 'probation'"),
         (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
         (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
-        (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, which has no price"),
+        (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, whose price cannot be raised"),
         (["--model", "remote"], "--model needs --remote"),
         (["--state", __file__], "test_device.py is not a folder"),
         (["--offload-cost", "2"], "from 0 to 1"),
@@ -425,11 +425,11 @@ def test_a_budget_is_used_and_never_exceeded(capsys: Captured) -> None:
 
 @pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
-    run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-probation", "--offload-cost", "0.5"]
-    often, never = (offloads(device(capsys, *run_of, "--set", f"audit={share}")[0]) for share in (0.05, 0))
-    assert sum(often) > sum(never)
-    problem = refused(capsys, "--set", "audit=0.05")
-    assert problem.startswith("hinge: --set: audit must be left out: it is no setting of probation, but of discounted-")
+    run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "hi-lcb", "--offload-cost", "0.5"]
+    often, less = (offloads(device(capsys, *run_of, "--set", f"alpha={alpha}")[0]) for alpha in (2, 0.52))
+    assert sum(often) > sum(less)
+    problem = refused(capsys, "--set", "alpha=0.6")
+    assert problem.startswith("hinge: --set: alpha must be left out: it is no setting of probation, but of ")
     assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
 
 

@@ -232,7 +232,7 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
         "policies"
     ]
     assert [row["policy"] for row in both] == ["eager", "hi-lcb"]
-    assert both[0]["regret"] == both[1]["regret"]
+    assert both[0]["cost_per_sample"] == both[1]["cost_per_sample"]
     assert summary(capsys, "--config", "hinge.toml", "--limit", "3")["policy"] == "eager"
     assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
 
@@ -242,7 +242,7 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
 def test_settings_that_a_policy_of_ones_own_refuses_are_no_bug(capsys: Captured, wins: str, kind: str) -> None:
     for command in ("device", "simulate"):
         said = refusal(capsys, command, "--policy", "ownpolicies:Streak", "--set", f"wins={wins}")
-        assert said.startswith("hinge: streak: settings must be such as it can be built from, got {")
+        assert said.startswith("hinge: streak: settings are invalid: {")
         assert f": {kind}: int() argument" in said or f": {kind}: invalid literal" in said
 
 

@@ -57,7 +57,8 @@ class Lived(RuleBasedStateMachine):
         self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
             stores = stores_of_devices(patch)
-            self.device = Device(LOCAL, self.remote, GATES[self.name](), state=folder, breaker=breaker, batch=3, in_flight=1)
+            gate = GATES[self.name]()  # with one request at a time, so that feedback comes in order
+            self.device = Device(LOCAL, self.remote, gate, state=folder, breaker=breaker, batch=3, in_flight=1)
         (self.store,) = stores
 
     turned: Any = None  # how the remote answers

@@ -14,7 +14,6 @@ import pytest
 
 from hinge import Answer, FixedCost, Gate
 from hinge.device.store import Store
-from hinge.gate import restore
 from tests.device.worlds import KINDS, LOCAL, measured, policy, true_label
 from tests.faults.counts import FAULTY, LATE
 from tests.faults.setting import (
@@ -40,7 +39,7 @@ def text(gate: Gate) -> str:
 
 def only_waited(before: str, answers: list[Answer]) -> Gate:
     """The gate after the same decisions, of which it was told nothing but what they cost."""
-    twin = restore(json.loads(before))
+    twin = Gate.restore(json.loads(before))
     for answer in sorted(answers, key=lambda answer: answer.decision.time or 0):
         decision = twin.decide(confidence=answer.confidence)
         assert decision == answer.decision
