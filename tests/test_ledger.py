@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from hinge import HILCB
 from hinge.ledger import OFFLOAD_COST, SUMS, Ledger, accept, offload
@@ -45,10 +44,9 @@ def test_without_samples_there_are_no_figures() -> None:
 
 
 def test_a_failed_offload_costs_and_is_answered_locally() -> None:
-    ledger = Ledger(bins=2)
-    ledger.accept(agreed=False, cost=0.25, bin=1)
+    ledger = Ledger()
+    ledger.accept(agreed=False, cost=0.25)
     assert (ledger.offloads, ledger.offload_cost, ledger.cost) == (0, 0.25, 1.25)
-    assert (ledger.accepted, ledger.wrong, ledger.offloaded) == ([0, 1], [0.0, 1.0], [0, 0])
 
 
 def test_an_offload_may_differ_from_what_was_recorded_of_the_remote() -> None:
@@ -57,18 +55,6 @@ def test_an_offload_may_differ_from_what_was_recorded_of_the_remote() -> None:
     ledger.offload(cost=0.5, agreed=None)
     assert ledger.figures()["accuracy"] == 0.0
     assert ledger.figures()["cost_per_sample"] is None
-
-
-def test_hindsight_takes_the_cheaper_decision_in_every_bin() -> None:
-    ledger = Ledger(bins=2)
-    for _ in range(4):
-        ledger.offload(cost=0.5, bin=0)  # local would have been wrong in three of four
-        ledger.accept(agreed=False, bin=1)
-    assert ledger.hindsight_regret([0.25, None]) == pytest.approx(ledger.cost - 4 * 0.5 - 4 * 0.5)
-    assert ledger.hindsight_regret([0.75, None]) == pytest.approx(ledger.cost - 4 * 0.25 - 4 * 0.5)
-    assert ledger.hindsight_regret([0.25, None], offload_cost=1.0) == pytest.approx(ledger.cost - 4 * 0.75 - 4)
-    assert ledger.hindsight_regret([None, None]) is None
-    assert Ledger(bins=2).hindsight_regret([None, None], 0.5) is None
 
 
 def test_the_simulator_and_a_ledger_keep_the_same_sums() -> None:

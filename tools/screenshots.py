@@ -13,7 +13,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hinge import Classification, Device, Sentinel, UniformBins, fashion, trade
+from hinge import Classification, Device, Gate, UniformBins, fashion, trade
 from hinge._html import document, plot
 from hinge.confidence import max_softmax
 from hinge.device.page.page import LivePage
@@ -66,7 +66,7 @@ def run(device: Device, live: LivePage) -> None:
     beside = [Account(build(name, bins=BINS, offload_cost=OFFLOAD_COST)) for name in names]
     for place in range(SAMPLES):
         answer = device.infer(images[place])
-        own.take(answer.bin, bool(agreed[place]), answer.source == "remote")
+        own.take(bins.bin(answer.confidence), bool(agreed[place]), answer.source == "remote")
         for account in beside:
             account.decide(bins.bin(max_softmax(local[place])), bool(agreed[place]))
         live.saw(answer, picture=images[place], truth=fashion.CLASSES[labels[place]])
@@ -114,9 +114,9 @@ def main(out: Path) -> None:
     with Server(["fashion"], log_level="error") as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         remote = OpenInference(server.url, "fashion")
-        policy = Sentinel(bins=BINS, offload_cost=OFFLOAD_COST)
+        gate = Gate(offload_cost=OFFLOAD_COST)
         local = OnnxModel(fashion.local_model())
-        device = Device(local, remote, policy, task=Classification(fashion.CLASSES), deadline_s=2.0)
+        device = Device(local, remote, gate, task=Classification(fashion.CLASSES), deadline_s=2.0)
         with device, LivePage(device) as live:
             run(device, live)
             take(browser, live.url, out)

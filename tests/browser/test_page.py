@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from hinge import Breaker, Classification, Device, Gate, Isotonic, fashion
+from hinge import Breaker, Classification, Device, Gate, fashion
 from hinge.device.page.page import LivePage
 from hinge.device.page.snapshot import RECENT
 from hinge.models.onnx import OnnxModel
@@ -62,9 +62,9 @@ class Watched:
     def __init__(self, port: int = 0) -> None:
         self.fails, self._next = False, 0
         self._remote = OnnxModel(fashion.remote_model())
-        policy, breaker = Isotonic(bins=16, offload_cost=0.3), Breaker(failures=3, interval_s=2.5)
+        gate, breaker = Gate(offload_cost=0.3, bins=16), Breaker(failures=3, interval_s=2.5)
         local, task = OnnxModel(fashion.local_model()), Classification(fashion.CLASSES)
-        self.device = Device(local, self._ask, policy, task=task, deadline_s=2, breaker=breaker)
+        self.device = Device(local, self._ask, gate, task=task, deadline_s=2, breaker=breaker)
         self.live = LivePage(self.device, port)
         self.url = self.live.url
 
@@ -287,9 +287,9 @@ EDGES = [0.3812, 0.4188, 0.4213, 0.4231, 0.4604, 0.6]
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], said: list[str], width: int) -> None:
-    gate = Gate(Isotonic(bins=7, offload_cost=0.4), bins=EDGES)
+    gate = Gate(offload_cost=0.4, bins=EDGES)
     seen = [(3, 1.0)] * 30 + [(5, 0.0), (5, 1.0), (2, 0.0), (2, 0.0)]
-    gate.policy.learn_log(*zip(*seen, strict=True), weight=1)
+    gate.policy.learn_log(*zip(*seen, strict=True))
     device = Device(lambda sample: [0.0, sample], lambda _: 1, gate)
     with device, LivePage(device) as watched:
         page = opened(watched.url, width)

@@ -246,7 +246,7 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
         (["--policy", "probaton"], "did you mean 'probation'"),
         (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
         (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
-        (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, whose price cannot be raised"),
+        (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, whose price"),
         (["--model", "remote"], "--model needs --remote"),
         (["--state", __file__], "test_device.py is not a folder"),
         (["--offload-cost", "2"], "from 0 to 1"),

@@ -11,17 +11,17 @@ from unittest import mock
 
 import numpy as np
 
-from hinge import Gate, Isotonic, OnnxModel, OpenVINOModel
+from hinge import OnnxModel, OpenVINOModel
 from hinge.cli.app import run
 from hinge.device.store import parse
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace, RemoteFailed
+from hinge.gate import restore
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
-from hinge.policies.policy import restore
 from hinge.remotes import Deadline
 from hinge.remotes.open_inference import OpenInference
 from hinge.traces import Trace, read_stream, write_trace
-from tests.device.streams import BINS, POLICIES, play
+from tests.device.streams import GATES, play
 from tests.models.test_models import dense_onnx
 from tests.oip.test_messages import NUMPY
 from tests.server.models import scaling
@@ -134,18 +134,16 @@ def tensor_subject() -> Subject:
 
 def _states() -> list[bytes]:
     states = []
-    for make in POLICIES.values():
-        policy = make()
-        list(play(policy, 60))
-        states.append(json.dumps(policy.state()).encode())
+    for make in GATES.values():
+        gate = make()
+        list(play(gate, 60))
+        states.append(json.dumps(gate.state()).encode())
     return states
 
 
 def row_subject() -> Subject:
     """The row of a database whose CRC is right, whatever it holds."""
-    gate = Gate(Isotonic(bins=BINS, offload_cost=0.4)).description()
-    head = b'{"local":null,"gate":' + json.dumps(gate).encode()[:-1]
-    seeds = [head + b',"policy":' + state + b"}}" for state in _states()]
+    seeds = [b'{"local":null,"gate":' + state + b"}" for state in _states()]
     return Subject(seeds, lambda data: parse(Path("folder"), data), (InvalidState,), 0.12)
 
 
