@@ -92,11 +92,11 @@ class AsyncDevice(BaseDevice):
         try:
             await asyncio.gather(*self._tasks_here(), return_exceptions=True)
             await self._offloader.drain_async()
-            await self._remote.close_async()
-        finally:
+        finally:  # also where who closes it waits no longer
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
             await asyncio.to_thread(self._store.close)  # which waits for the disk
+            await self._remote.close_async()
 
     async def __aenter__(self) -> AsyncDevice:
         return self
