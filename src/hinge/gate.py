@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge._checks import real, share
 from hinge.bins import Bins, EdgeBins, FittedBins, UniformBins, restore_bins, span_text
-from hinge.budget import catch_up, charge, drain, extra_price, make_budget, restore_budget
+from hinge.budget import LEVEL, catch_up, charge, drain, extra_price, make_budget, restore_budget
 from hinge.cells import CELL_EDGES, CELLS, DUE, FORMED, checked_rows, form_bins, write_record
 from hinge.errors import HingeError, InvalidState
 from hinge.policies import Probation, Threshold, build
@@ -296,12 +296,31 @@ class Gate:
         >>> print(Gate(offload_cost=0.5).explain(0.97))
         Confidence 0.94–1 is offloaded: not yet compared; too few to tell whether accepting pays.
         """
-        why = self.policy.explain(self.bins.bin(confidence))
+        why = self._within_budget(self.policy.explain(self.bins.bin(confidence)))
         try:
             low, high = self.bins.spans()[why.bin]
         except NotImplementedError:  # bins of one's own
             return why
         return replace(why, reason=f"Confidence {span_text(low, high)}{why.reason.removeprefix(f'Bin {why.bin}')}")
+
+    def _within_budget(self, why: Explanation) -> Explanation:
+        """Say what a budget makes of the next sample, where that is not what the policy says."""
+        policy, offloads_at = self.policy, self.policy.functions.offloads_at
+        if self.budget is None or offloads_at is None:
+            return why
+        ahead, time = self.budget._replace(sums=copy(self.budget.sums)), policy.time + 1
+        catch_up(ahead, time)
+        wanted = offloads_at(policy.table, why.bin, time, min(1.0, self.offload_price + extra_price(ahead)))
+        spent = ahead.sums[LEVEL] < 1.0
+        probability = float(wanted and not spent)
+        if why.offload_probability == probability or (0.0 < why.offload_probability < 1.0 and not spent):
+            return why
+        if spent and wanted:
+            done = "is accepted, as the budget is spent"
+        else:
+            done = "is offloaded, as the budget has room" if wanted else "is accepted at the price that keeps the budget"
+        reason = f"Bin {why.bin} {done}; otherwise it{why.reason.removeprefix(f'Bin {why.bin}')}"
+        return replace(why, offload_probability=probability, samples_left=None, reason=reason)
 
     def group(self, confidence: float) -> int:
         """Return the bin of a confidence; of bins that fit themselves, a number that is never used again."""
