@@ -29,8 +29,8 @@ TOLD = struct.Struct("<II")
 def known(policy: Policy) -> int:
     """A CRC of what was learned; the clock goes on between two things that are learned."""
     state = policy.state()
-    kept = {key: state[key] for key in ("learned", "merged", "parameters", "id")}
-    kept |= {name: state["table"][name] for name in policy.evidence}
+    table = {key: state["table"][key] for key in policy.evidence}
+    kept = [table, *(state[key] for key in ("learned", "elsewhere", "merged", "parameters", "id"))]
     return zlib.crc32(json.dumps(kept, sort_keys=True).encode())
 
 

@@ -1,6 +1,6 @@
 """R8: a whole device, in any order: samples, batches, faults that come and go, crashes, restarts.
 
-Beside it runs a policy that is only told what the answers say. `tests/device/test_store_stateful.py` does the same to
+Beside it runs a gate that is only told what the answers say. `tests/device/test_store_stateful.py` does the same to
 the store alone, with late and double feedback and with merges, whose laws the conformance suite has for every policy.
 """
 
@@ -15,9 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Breaker, Device, Gate
+from hinge import Breaker, Device, FixedCost, Gate
 from hinge.errors import RemoteLate, RemoteUnreachable
-from hinge.gate import restore
 from hinge.remotes import Reply
 from tests.device.disks import image, lay, stores_of_devices
 from tests.device.worlds import LOCAL, Scripted, true_label
@@ -30,9 +29,12 @@ OUTCOMES = [
     ValueError("anything"),
     Reply([]),
 ]
+COST = 0.2
 GATES: dict[str, Callable[[], Gate]] = {
-    "default": lambda: Gate(offload_cost=0.5),
-    "budget": lambda: Gate(offload_cost=0.2, bins=16, budget=0.5),
+    "16 bins": lambda: Gate(policy(offload_cost=COST)),
+    "fitted": lambda: Gate(offload_cost=COST),
+    "budget": lambda: Gate(offload_cost=COST, budget=0.3),
+    "measured": Gate,
 }
 ROWS = st.integers(0, 500)
 LIVED = {"lives": 0, "steps": 0}
@@ -43,13 +45,13 @@ def text(gate: Gate) -> str:
 
 
 class Lived(RuleBasedStateMachine):
-    """A device against a policy that learns what the answers tell."""
+    """A device against a gate that learns what the answers tell."""
 
     @initialize(name=st.sampled_from(sorted(GATES)))
     def start(self, name: str) -> None:
         self.name, self.folder, self.remote, self.lives = name, TemporaryDirectory(), Scripted(), 0
         self.open(Path(self.folder.name) / "0")
-        self.twin = restore(self.device.state())
+        self.twin = Gate.restore(self.device.state())
         self.remember()
 
     def open(self, folder: Path) -> None:
@@ -57,8 +59,16 @@ class Lived(RuleBasedStateMachine):
         self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
             stores = stores_of_devices(patch)
-            gate = GATES[self.name]()  # with one request at a time, so that feedback comes in order
-            self.device = Device(LOCAL, self.remote, gate, state=folder, breaker=breaker, batch=3, in_flight=1)
+            self.device = Device(
+                LOCAL,
+                self.remote,
+                GATES[self.name](),
+                price=FixedCost(COST),
+                state=folder,
+                breaker=breaker,
+                batch=3,
+                in_flight=1,  # so that it learns in the order of samples
+            )
         (self.store,) = stores
 
     turned: Any = None  # how the remote answers
@@ -99,7 +109,7 @@ class Lived(RuleBasedStateMachine):
         """The process is killed, and started again."""
         self.lives += 1
         self.open(lay(Path(self.folder.name) / str(self.lives), image(self.store.folder)))
-        self.twin = restore(json.loads(self.last))
+        self.twin = Gate.restore(json.loads(self.last))
 
     @rule()
     def restart(self) -> None:

@@ -27,7 +27,7 @@ LOCAL, REMOTE = OnnxModel(fashion.local_model()), OnnxModel(fashion.remote_model
 WAIT_S = 20.0
 
 
-def policy() -> Gate:
+def gate() -> Gate:
     return Gate(offload_cost=0.3)
 
 
@@ -38,7 +38,7 @@ def edge() -> Iterator[str]:
 
 
 def gateway(local: Any, remote: ServedRows, **settings: Any) -> InferenceGateway:
-    return InferenceGateway(local, remote, policy(), **{"deadline_s": WAIT_S, "log_level": "error", **settings})
+    return InferenceGateway(local, remote, gate(), **{"deadline_s": WAIT_S, "log_level": "error", **settings})
 
 
 def ask(url: str, images: Any, model: str = "fashion-local", **parameters: Any) -> tuple[Any, dict[str, str]]:
@@ -60,7 +60,7 @@ def refused(url: str, images: Any) -> tuple[int, str]:
 
 
 def test_the_answers_are_those_of_a_device(edge: str) -> None:
-    with Device(LOCAL, OpenInference(edge, "fashion"), policy(), deadline_s=WAIT_S) as device:
+    with Device(LOCAL, OpenInference(edge, "fashion"), gate(), deadline_s=WAIT_S) as device:
         expected = [device.infer(image) for image in IMAGES[:300]]
     with gateway(fashion.local_model(), ServedRows(edge, "fashion"), output="scores") as served:
         name = fashion.local_model().stem
@@ -307,7 +307,7 @@ def test_one_deadline_goes_through_two_gateways(said_by: str, edge: str) -> None
         if said_by == "Triton's parameter":
             ask(first.url, IMAGES[:1], "m", timeout=8_000_000)
         else:
-            with Device(LOCAL, OpenInference(first.url, "m"), policy(), deadline_s=8) as device:
+            with Device(LOCAL, OpenInference(first.url, "m"), gate(), deadline_s=8) as device:
                 assert device.infer(IMAGES[0]).label == 0
         assert 0 < max(cloud.told_ms) <= 0.95 * 8_000  # so that what it answers at the end is in time for the first
 
