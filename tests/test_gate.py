@@ -394,6 +394,21 @@ def test_a_log_of_something_else_is_another_log() -> None:
 # -- simulated --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["default", "budget", "hi-lcb", "hi-lcb, budget", "discounted, budget"])
+def test_the_explanation_is_of_the_next_decision(name: str) -> None:
+    gate, chance, spent = GATES[name](), random.Random(3), 0
+    for _ in range(2_000):
+        confidence = chance.random()
+        why = gate.explain(confidence)
+        decision = gate.decide(confidence=confidence)
+        assert decision.offload == bool(why.offload_probability)
+        assert ("is accepted" in str(why)) != decision.offload
+        spent += "is accepted, as the budget is spent" in str(why)
+        if decision.offload:
+            gate.learn(decision, agreed=chance.random() < confidence)
+    assert (spent > 0) == ("budget" in name)
+
+
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("name", ["default", "measured", "budget", "measured, budget", "hi-lcb", "hi-lcb, budget"])
 def test_the_simulator_plays_a_gate_as_it_is(name: str, told: bool) -> None:

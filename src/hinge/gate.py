@@ -318,7 +318,9 @@ class Gate:
         if spent and wanted:
             done = "is accepted, as the budget is spent"
         else:
-            done = "is offloaded, as the budget has room" if wanted else "is accepted at the price that keeps the budget"
+            done = (
+                "is offloaded, as the budget has room" if wanted else "is accepted at the price that keeps the budget"
+            )
         reason = f"Bin {why.bin} {done}; otherwise it{why.reason.removeprefix(f'Bin {why.bin}')}"
         return replace(why, offload_probability=probability, samples_left=None, reason=reason)
 

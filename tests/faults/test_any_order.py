@@ -19,7 +19,7 @@ from hinge import Breaker, Device, FixedCost, Gate
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.remotes import Reply
 from tests.device.disks import image, lay, stores_of_devices
-from tests.device.worlds import LOCAL, Scripted, true_label
+from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import either
 
 OUTCOMES = [

@@ -16,7 +16,7 @@ from hinge import Answer, FixedCost, Gate
 from hinge.device.store import Store
 from hinge.policies.policy import State
 from hinge.price import COUNT, SUM
-from tests.device.worlds import KINDS, LOCAL, measured, policy, true_label
+from tests.device.worlds import KINDS, measured, policy, true_label
 from tests.faults.counts import FAULTY, LATE
 from tests.faults.setting import (
     FAULTS,
@@ -55,10 +55,6 @@ def only_waited(before: str, answers: list[Answer]) -> State:
         assert decision == answer.decision
         twin.forget(decision, answer.cost)
     return twin.state()
-
-
-def evidence_of(device: Any) -> Any:
-    return [device.policy.counts(bin) for bin in range(16)]
 
 
 def taught(device: Any) -> list[Any]:
