@@ -18,10 +18,8 @@ console.EVERY_S = None  # on a slow machine, lines of progress would be among wh
 INSTALLED = Path(sys.executable).with_name("hinge")
 Captured = pytest.CaptureFixture[str]
 
-FIGURES = {
-    *("policy", "horizon", "runs", "regret", "regret_ci95", "regret_p50", "regret_p99", "realised_regret"),
-    *("offload_fraction", "accuracy", "cost_per_sample"),
-}
+FIGURES = {"policy", "horizon", "runs", "offload_fraction", "accuracy", "cost_per_sample"}
+REGRET = {"regret", "regret_ci95", "regret_p50", "regret_p99", "realised_regret"}  # of simulations by bins
 TRUE_FIGURES = {"true_accuracy", "true_cost_per_sample"}
 SHORT = ["--horizon", "2000", "--runs", "3"]
 ROWS = [  # confidence, local, remote, label, cost

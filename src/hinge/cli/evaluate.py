@@ -199,7 +199,7 @@ def _print_costs(found: Evaluation, trace: str, horizon: int | None, price: floa
         paid = f"{found.offload_cost:g}{_origin(found, price)}"
         console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
     if found.best is not None:
-        best = f"{found.best[0]:g}, the best one in hindsight, which costs {found.best[1]:.4f}"
+        best = f"{found.best[0]}, the best one in hindsight, which costs {found.best[1]:.4f}"
         console.say(f"over threshold: the cost as a multiple of that of a fixed threshold of {best}")
     if any(map(console.is_informed, found)):
         console.say("* cannot be deployed: fitted on this very log, told about every sample, or the truth")

@@ -23,7 +23,7 @@ from hinge.costs import FixedCost, MeasuredCost, OffloadPrice
 from hinge.errors import InvalidArgument, InvalidValue
 from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
-from hinge.policies import build, policy_class, policy_names
+from hinge.policies import Threshold, build, policy_class, policy_names
 from hinge.price import make_price
 from hinge.simulation.evaluate import LEARNED
 from hinge.tasks import Classification
@@ -333,7 +333,9 @@ class GateOptions:
         settings |= {} if horizon is None else {"horizon": horizon}
         settings |= {} if known_cost is None else {"offload_cost": known_cost}
         bins: AnyBins | None = None if self.bins is None else binning(self.bins)
-        policy = build(name, bins=16 if bins is None else bins.bins, **settings)
+        if bins is not None or kind is not Threshold:  # whose bins part at the threshold
+            settings["bins"] = 16 if bins is None else bins.bins
+        policy = build(name, **settings)
         if policy.needs:
             needs = " and ".join(sorted(need.value for need in policy.needs))
             raise UsageError(f"{name} cannot run on a device: it must be told {needs}")

@@ -31,7 +31,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     elif trace.local is None:  # files of models are classifiers
         gate = f"Gate(offload_cost={settings.get('offload_cost')})"
         if advice.threshold is not None:
-            gate = f"Gate(Threshold({advice.threshold:g}))"
+            gate = f"Gate(Threshold({advice.threshold}))"
         elif advice.target is not None:
             gate = f"Gate(Target({advice.target:g}))"
         console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…)")

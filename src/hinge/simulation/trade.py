@@ -429,7 +429,7 @@ class Recommendation:
         if self.target is not None:
             return {"target": self.target}
         if self.threshold is not None:
-            return {"policy": self.policy, "set": [f"threshold={self.threshold:g}"]}
+            return {"policy": self.policy, "set": [f"threshold={self.threshold}"]}
         told = self.offload_cost if self.shifted_cost is None else self.shifted_cost
         return {"offload_cost": told} if self.alone is None else {"policy": self.policy}
 
@@ -448,7 +448,7 @@ class Recommendation:
             key, said = "agreement", "agree with the remote"
         gate = self.policy if self.alone is None else f"no gate, but {self.alone} alone"
         if self.threshold is not None:
-            gate = f"a fixed threshold of {self.threshold:g}, which is cheaper while nothing changes"
+            gate = f"a fixed threshold of {self.threshold}, which is cheaper while nothing changes"
         found, remote, local = (
             f"{100 * getattr(each, key):.1f} %" for each in (self.measured, self.remote, self.local)
         )
