@@ -75,9 +75,9 @@ def own_models(server: OipServer) -> list[str]:
 @pytest.mark.parametrize("name", ["hi-lcb", "probation"])
 def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
-    answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5")
+    answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5", "--bins", "16")
     source = InOrder(trace, UniformBins(16), ConstantPrice(0.5))
-    policies = lineup([name], source, offload_cost=0.5, horizon=len(trace), fitted=True)
+    policies = lineup([name], source, offload_cost=0.5, horizon=len(trace))
     record = simulate(policies, source, len(trace), record_decisions=True)[name]
     decisions = record.runs[0].decisions
     assert decisions is not None
@@ -243,10 +243,13 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--policy", "probaton"], "did you mean 'probation'"),
+        (["--policy", "probatoin"], "did you mean 'probation'"),
         (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
         (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
-        (["--policy", "hedge-hi", "--budget", "0.1"], "--budget cannot be used with hedge-hi, whose price"),
+        (
+            ["--policy", "hedge-hi", "--budget", "0.1"],
+            "--budget cannot be used with hedge-hi, whose price cannot be raised",
+        ),
         (["--model", "remote"], "--model needs --remote"),
         (["--state", __file__], "test_device.py is not a folder"),
         (["--offload-cost", "2"], "from 0 to 1"),
@@ -254,7 +257,7 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
         (["--prices", "wrong-answer=1"], "--prices need wrong-answer=… and call=…"),
         (["--offload-cost", "0.5", "--prices", "ms=1,wrong-answer=9"], "give one of them"),
         (["--budget", "2"], "--budget must be <= 1, got 2.0"),
-        (["--target", "0.9", "--policy", "kl"], "--target has its own policy, and yet there is --policy kl"),
+        (["--target", "0.9", "--policy", "hi-lcb"], "--target has its own policy, and yet there is --policy hi-lcb"),
         (["--target", "1"], "--target must be above 0 and below 1, got 1.0"),
         (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
         (["--deadline-s", "1e10"], "--deadline-s must be at most 1000000, got 10000000000.0"),
@@ -426,11 +429,13 @@ def test_a_budget_is_used_and_never_exceeded(capsys: Captured) -> None:
 @pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "hi-lcb", "--offload-cost", "0.5"]
-    often, less = (offloads(device(capsys, *run_of, "--set", f"alpha={alpha}")[0]) for alpha in (2, 0.52))
-    assert sum(often) > sum(less)
+    often, seldom = (offloads(device(capsys, *run_of, "--set", f"alpha={alpha}")[0]) for alpha in (2, 0.52))
+    assert sum(often) > sum(seldom)
     problem = refused(capsys, "--set", "alpha=0.6")
-    assert problem.startswith("hinge: --set: alpha must be left out: it is no setting of probation, but of ")
-    assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
+    assert problem.startswith(
+        "hinge: --set: alpha must be left out: it is no setting of probation, but of discounted, "
+    )
+    assert "NAME=VALUE, got 'alpha'" in refused(capsys, "--set", "alpha")
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Gate, Trace, build, fashion, load_trace, read_trace, write_trace
-from hinge.bins import EdgeBins
+from hinge import Gate, Target, Threshold, Trace, fashion, load_trace, read_trace, write_trace
 from hinge.cli.app import run
 from hinge.simulation.evaluate import fitted_cost
-from hinge.simulation.trade import fitted_bins
 from tests.support.commands import Captured, answer, refusal, shown, write_log
 
 pytestmark = pytest.mark.slow
 
-QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
-EDGES = "[0.3, 0.9]"
+QUICK = ["--policies", "always-local", "--runs", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +44,13 @@ def test_from_a_recording_to_a_device(trace: Path, capsys: Captured) -> None:
     assert f"To run it: hinge device --config {settings} SAMPLES" in printed
     sections = tomllib.loads(settings.read_text())
     written = sections["device"]
-    assert sections["gateway"] == {name: written[name] for name in ("policy", "offload_cost", "bins")}
+    assert sections["gateway"] == {"offload_cost": written["offload_cost"]}
     assert (trace.parent / written["local"]).samefile(fashion.local_model())
     assert (trace.parent / written["remote"]).samefile(fashion.remote_model())
-    bins = EdgeBins(written["bins"])
-    assert bins == fitted_bins(read_trace(trace))
-    assert f"Recommended: {written['policy']}, {bins.bins} fitted bins, at an offload cost of " in printed
+    assert "Recommended: probation, at an offload cost of " in printed
     assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz")), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
-    assert (summary["policy"], summary["samples"]) == (written["policy"], 600)
+    assert (summary["policy"], summary["samples"]) == ("probation", 600)
     assert summary["offload_cost"] == pytest.approx(written["offload_cost"] * summary["asked"])
 
 
@@ -76,35 +71,51 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
     assert (first["local"], first["truth"]) == ("ankle boot", "ankle boot")
 
 
+EDGE = 0.9999995  # which six digits cannot tell from 1, nor any bins from what is a little lower
+MIXED = np.where(np.arange(4000) % 2, EDGE, 0.99999949999)
+RIGHT = np.arange(4000) % 2 == 1
+
+
 @pytest.mark.parametrize(
-    ("options", "policy"),
+    ("recorded", "price", "options", "gate"),
     [
-        (QUICK, f"Gate(build('sentinel', offload_cost=0.3, bins=3), bins={EDGES})"),
-        (["--policies", "hi-lcb"], f"Gate(build('hi-lcb', offload_cost=0.3, bins=3), bins={EDGES})"),
-        ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
+        (Trace(CONFIDENCE := np.repeat([0.1, 0.3, 0.9], 2000), agreed=CONFIDENCE**2), 0.3, [], Gate(offload_cost=0.3)),
+        (Trace(MIXED, agreed=RIGHT), 0.2, [], Gate(Threshold(EDGE))),
+        (Trace(MIXED, agreed=RIGHT), 0.2, ["--target", "0.9"], Gate(Target(0.9))),
     ],
 )
 def test_of_another_task_the_recommendation_is_for_a_program(
-    options: list[str], policy: str, tmp_path: Path, capsys: Captured
+    recorded: Trace, price: float, options: list[str], gate: Gate, tmp_path: Path, capsys: Captured
 ) -> None:
-    confidence = np.repeat([0.1, 0.3, 0.9], 2000)
-    write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
-    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.3", "--bins", "2")
-    assert eval(policy, {"build": build, "Gate": Gate})  # it is there to be copied
-    assert f"To run it, in Python: Device(local, remote, {policy}, task=…)" in printed.splitlines()
+    write_trace(recorded, tmp_path / "boxes.npz")
+    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *QUICK, *options, "--offload-cost", str(price))
+    (line,) = (line for line in printed.splitlines() if line.startswith("To run it, in Python: Device(local, remote, "))
+    written = eval(line.partition("remote, ")[2].removesuffix(", task=…)"))  # it is there to be copied
+    assert written.state()["policy"]["parameters"] == gate.state()["policy"]["parameters"]
+    assert written.description() == gate.description()
+
+
+def test_a_threshold_that_is_recommended_is_what_the_device_runs(tmp_path: Path, capsys: Captured) -> None:
+    trace, settings = tmp_path / "trace.npz", tmp_path / "hinge.toml"
+    write_trace(Trace(MIXED, local=np.zeros(4000, int), remote=(~RIGHT).astype(int)), trace)
+    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--write", str(settings))
+    assert f"Recommended: a fixed threshold of {EDGE}, which is cheaper while nothing changes" in printed
+    sections = tomllib.loads(settings.read_text())
+    assert sections["device"] == sections["gateway"] == {"policy": "threshold", "set": [f"threshold={EDGE}"]}
+    assert run(["device", "--config", str(settings), str(trace), "--limit", "100", "--json"]) == 0
+    *answers, _ = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert [each["decision"] for each in answers] == 50 * ["offload", "accept"]
 
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
-    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05", "--bins", "8")
-    edges, told = list(fitted_bins(read_trace(trace), 8).edges), float(f"{fitted_cost(read_trace(trace), 0.05):.3g}")
-    options = f"--policy sentinel --offload-cost {told} --bins {','.join(map(str, edges))}"
-    command = f"hinge device --local LOCAL --remote REMOTE SAMPLES {options}"
+    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05")
+    told = float(f"{fitted_cost(read_trace(trace), 0.05):.3g}")
+    command = f"hinge device --local LOCAL --remote REMOTE SAMPLES --offload-cost {told}"
     assert f"To run it (--write hinge.toml writes these settings): {command}" in printed.splitlines()
-    half = "simulated on a random half of the log, 300 samples, with bins fitted to the other"
-    assert f"What sentinel gains at each price of an offload, {half}" in printed
-    found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05", "--bins", "8")["recommendation"]
-    assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": told}
-    assert (found["samples"], found["bins"]) == (300, len(edges) + 1)
+    half = "simulated on a random half of the log, 300 samples"
+    assert f"What probation gains at each price of an offload, {half}" in printed
+    found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05")["recommendation"]
+    assert (found["settings"], found["samples"]) == ({"offload_cost": told}, 300)
 
 
 def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captured) -> None:
@@ -115,17 +126,7 @@ def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captu
     assert "hinge.toml --local LOCAL --remote REMOTE SAMPLES" in printed
     written = tomllib.loads((tmp_path / "hinge.toml").read_text())
     assert written.keys() == {"device", "gateway"}
-    assert written["device"].keys() == written["gateway"].keys() == {"policy", "bins", "offload_cost"}
-
-
-def test_without_a_policy_for_a_device_there_is_a_table_and_no_file(trace: Path, capsys: Captured) -> None:
-    settings, chosen = trace.with_name("hinge.toml"), ["--policies", "oracle", "--runs", "2"]
-    assert "Recommended" not in shown(capsys, "evaluate", str(trace), *chosen)
-    assert run(["evaluate", str(trace), *chosen, "--write", str(settings)]) == 2
-    printed = capsys.readouterr()
-    assert "oracle" in printed.out
-    assert "--write: none of oracle can run on a device" in printed.err
-    assert not settings.exists()
+    assert written["device"].keys() == written["gateway"].keys() == {"offload_cost"}
 
 
 def test_an_interrupted_recommendation_is_not_written_and_ends_as_interrupted(

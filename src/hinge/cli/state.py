@@ -1,8 +1,8 @@
 """The commands `state show`, `state set`, `state export` and `state merge`."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from cyclopts import App
 
 from hinge._files import replacing
-from hinge.bins import restore_bins
+from hinge.bins import restore_bins, span_text
 from hinge.cli import console, options
 from hinge.cli.options import option
 from hinge.device.locked import copy_of
 from hinge.device.store import CLOSED, Store, policy_state, read, restored
 from hinge.errors import InvalidState
 from hinge.gate import sealed, unsealed
-from hinge.policies.policy import State
+from hinge.policies.policy import Policy, State
 
 Folder = Annotated[Path, option("The folder given to a device as --state.")]
 
@@ -46,9 +46,8 @@ def show_command(
         "merged": len(state["merged"] if gate is None else _sources(gate)),
         "in_use_by": used_by,
         "price": gate and gate.get("price"),
-        "bins": [
-            {**asdict(policy.explain(bin)), "from": low, "to": high} for bin, (low, high) in _spans(gate, policy.bins)
-        ],
+        "budget": gate["budget"][0] if gate and gate.get("budget") else None,
+        "bins": [_explained(policy, bin, span) for bin, span in enumerate(_spans(gate, policy.bins))],
     }
     if as_json:
         console.print_json(figures)
@@ -57,7 +56,8 @@ def show_command(
     if used_by:
         console.say(f"in use by process {used_by}; as of its last write")
     if gate is not None:
-        console.say(f"confidence {json.dumps(gate['confidence']):.200}")
+        budget = "" if figures["budget"] is None else f", budget {figures['budget']:g}"
+        console.say(f"confidence {json.dumps(gate['confidence']):.200}{budget}")
     seen = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
     others = console.counted(figures["merged"], "other device")
     console.say(f"{seen}, {figures['pending']} waiting for feedback; evidence of {others}")
@@ -72,13 +72,20 @@ def show_command(
     console.print_rows(("confidence", "offloads", "agreement", "samples left"), rows)
 
 
-def _spans(gate: State | None, bins: int) -> list[tuple[int, tuple[float | None, float | None]]]:
+def _spans(gate: State | None, bins: int) -> Sequence[tuple[float, float] | None]:
     """Return the confidences of each bin; none where a policy was saved alone, or with bins of one's own."""
-    try:
-        found: Any = [(None, None)] * bins if gate is None else restore_bins(gate["bins"]).spans()
-    except InvalidState:
-        found = [(None, None)] * bins
-    return list(enumerate(found))
+    with suppress(InvalidState):
+        return [None] * bins if gate is None else restore_bins(gate["bins"]).spans()
+    return [None] * bins
+
+
+def _explained(policy: Policy, bin: int, span: tuple[float, float] | None) -> dict[str, Any]:
+    """Return what the policy knows of a bin, by the range of its confidences where that is known."""
+    why = asdict(policy.explain(bin))
+    low, high = span or (None, None)
+    if span is not None:
+        why["reason"] = f"Confidence {span_text(*span)}{why['reason'].removeprefix(f'Bin {bin}')}"
+    return {**why, "from": low, "to": high}
 
 
 @state_command.command(name="set")
@@ -91,8 +98,8 @@ def set_command(
 ) -> None:
     """Change the offload cost of a policy, or its alpha, and keep what it has learned.
 
-    Give the device the same from then on. What a policy has learned may depend on its cost, as Hedge-HI's does, or
-    hold no other, as where it is learned: then nothing is changed.
+    Give the device the same from then on. Where the cost is learned, or what was learned depends on it, as Hedge-HI's
+    weights do, nothing is changed.
 
     Example: hinge state set state/ offload_cost=0.3
     """

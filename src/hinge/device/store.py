@@ -222,12 +222,17 @@ class Store(LockedGate):
         self._local = local or self._local
 
     def change(self, **settings: Any) -> None:
-        """Change parameters of the policy, and keep what it has learned; `gate` is another object afterwards."""
+        """Change the offload cost or the alpha of the policy, and keep what it has learned.
+
+        `gate` is another object afterwards. A cost that is learned or measured stays so.
+        """
         with self.lock:
-            state = self.gate.state()
-            for name, value in settings.items():
-                if name == "bins" or value is None or name not in state["policy"]["parameters"]:
-                    raise InvalidState(f"{self.folder}: {name} of {self.policy.name} cannot be {value!r}")
+            state, policy = self.gate.state(), self.policy
+            told = policy.takes_price and policy.offload_cost is not None and self.gate.price is None
+            free = [name for name in ("offload_cost", "alpha")[not told :] if name in policy.parameters]
+            for name in (name for name, value in settings.items() if name not in free or value is None):
+                what = f"of {policy.name} here, {' and '.join(free) or 'nothing'} can, to another number"
+                raise InvalidState(f"{self.folder}: {name} cannot be changed so: {what}")
             state["policy"]["parameters"] |= settings
             self.gate = Gate.restore(state, bins=self.gate.bins, confidence=self.gate.confidence)
             if self.policy.takes_price and self.gate.price is None:
