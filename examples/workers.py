@@ -104,8 +104,8 @@ def main() -> None:
         print(f"{len(workers)} workers gave {workers.total()} answers: {dict(sources)}")
         for path in sorted(Path(folder).iterdir()):
             policy = read(path).policy
-            known = sum(policy.state()["evidence"]["offloads"])
-            print(f"{path.name}: {policy.time} samples, {policy.learned} offloads; with the other's it knows {known:g}")
+            known = policy.learned + policy.elsewhere
+            print(f"{path.name}: {policy.time} samples, {policy.learned} offloads; with the other's it knows {known}")
 
 
 def asked(url: str) -> dict[str, object]:

@@ -44,6 +44,6 @@ def test_the_programs_of_a_page_run(page: str, url: str, names: dict[str, Any]) 
     for program, shown in programs()[page]:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(program.replace("http://127.0.0.1:8080", url), names)
+            exec(program.replace("http://127.0.0.1:8080", url), {**names})  # a page may close its device
         if shown:
             assert out.getvalue() == shown
