@@ -11,7 +11,7 @@ and only an offload moves it. Deciding is one load and one compare.
 import math
 from typing import Any
 
-from hinge._columns import Wholes
+from hinge._columns import Wholes, whole_column
 from hinge.policies.policy import (
     ACCEPTED,
     FOREVER,
@@ -46,7 +46,7 @@ def has_expired(table: Any, bin: int, time: int) -> bool:
 class ExpiryPolicy(Policy):
     """A deterministic policy whose table has an `expiry` for each bin, never too late."""
 
-    _expiry: Wholes  # that of the table: one attribute lookup fewer for each sample
+    _expiry: Wholes = whole_column(0)  # the table's, where it is set: one attribute lookup fewer for each sample
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         time = self.time + 1
@@ -55,7 +55,7 @@ class ExpiryPolicy(Policy):
                 self.time = time
                 return ACCEPTED
         except (TypeError, IndexError):
-            pass  # not a bin, which is said below
+            pass  # not set, or not a bin, which is said below
         return super().decide(bin, cost)
 
     def expiry(self, bin: int) -> int:
