@@ -62,7 +62,7 @@ class Watched:
     def __init__(self, port: int = 0) -> None:
         self.fails, self._next = False, 0
         self._remote = OnnxModel(fashion.remote_model())
-        gate, breaker = Gate(offload_cost=0.3, bins=16), Breaker(failures=3, interval_s=2.5)
+        gate, breaker = Gate(offload_cost=0.3), Breaker(failures=3, interval_s=2.5)
         local, task = OnnxModel(fashion.local_model()), Classification(fashion.CLASSES)
         self.device = Device(local, self._ask, gate, task=task, deadline_s=2, breaker=breaker)
         self.live = LivePage(self.device, port)
@@ -132,10 +132,11 @@ def test_the_numbers_are_the_devices(opened: Callable[..., Page], said: list[str
 def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said: list[str]) -> None:
     with Watched() as watched:
         page = opened(watched.url)
+        other = {"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}
         for part in range(10):
+            watched.live.compare([{**other, "policy": "probation", "regret": 0.5 * part}, other])
             watched.answer(60)
             shows_samples(page, 60 * (part + 1))
-        watched.live.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
         expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
         assert page.locator("#bins svg rect.licensed").count() >= 1
         assert "licensed" in (page.locator("#bins svg").get_attribute("aria-label") or "")
@@ -149,7 +150,7 @@ def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said:
         drawn = "[...document.querySelectorAll('#recent img')].every((image) => image.naturalWidth === 28)"
         assert page.evaluate(drawn)
         assert {"local", "remote"} >= set(page.locator("#recent .who").all_inner_texts())
-        assert "Bin" in page.locator("#recent .why").first.inner_text()
+        assert re.match(r"Confidence [\d.]+–[\d.]+ is", page.locator("#recent .why").first.inner_text())
     assert said == []
 
 
@@ -217,7 +218,7 @@ def test_a_line_far_above_is_named_and_does_not_squash_the_others(opened: Callab
     with Watched() as watched:
         page = opened(watched.url)
         for part in range(1, 6):
-            rows = [("isotonic", 2.0), ("hi-lcb", 6.0), ("always-remote", 300.0)]
+            rows = [("probation", 2.0), ("hi-lcb", 6.0), ("always-remote", 300.0)]
             watched.live.compare(
                 [{"policy": name, "cost_per_sample": high / 1000, "regret": high * part / 5} for name, high in rows]
             )
@@ -287,8 +288,8 @@ EDGES = [0.3812, 0.4188, 0.4213, 0.4231, 0.4604, 0.6]
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], said: list[str], width: int) -> None:
-    gate = Gate(offload_cost=0.4, bins=EDGES)
-    seen = [(3, 1.0)] * 30 + [(5, 0.0), (5, 1.0), (2, 0.0), (2, 0.0)]
+    gate = Gate("hi-lcb", offload_cost=0.4, bins=EDGES)
+    seen = [(3, 1.0)] * 30 + [(4, 0.0), (5, 0.0), (5, 1.0), (6, 0.0), (2, 0.0), (2, 0.0)]
     gate.policy.learn_log(*zip(*seen, strict=True))
     device = Device(lambda sample: [0.0, sample], lambda _: 1, gate)
     with device, LivePage(device) as watched:
@@ -303,14 +304,14 @@ def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], sa
             spans[6], spans[5], spans[4]
         ]  # fmt: skip  # several to a line
         note = page.locator("#bins .beyond")
-        assert f"{spans[5]}: Bin 5 is accepted: local agreed in 1 of 2 offloads (bins 3–5 together" in note.inner_text()
-        assert spans[3] not in [line.partition(":")[0] for line in note.inner_text().splitlines()]
+        assert "Confidence 0.46–0.6 is accepted: 1 of 2 agreed; checked again in" in note.inner_text()
+        assert "30 of 30" not in note.inner_text()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         label = "[...document.querySelectorAll('#bins text')].every((text) => text.getBBox().x >= 0)"
         assert page.evaluate(label), "no confidence is cut"
         page.locator("summary", has_text="Agreement and licences").click()
         row = page.locator("#bins-table tbody tr").nth(2)
-        expect(row).to_contain_text("Bin 2 is offloaded: local agreed in 0 of 2 offloads", timeout=SOON_MS)
+        expect(row).to_contain_text("Confidence 0.419–0.421 is offloaded: 0 of 2 agreed", timeout=SOON_MS)
         expect(row).to_contain_text(spans[2])
     assert said == []
 
@@ -384,7 +385,7 @@ def test_no_number_stops_the_page(opened: Callable[..., Page], said: list[str]) 
     with Watched() as watched:
         page = opened(watched.url)
         for regret in (-1e12, -1e10, -1e-9, 1e12):
-            watched.live.compare([{"policy": "isotonic", "cost_per_sample": regret, "regret": regret}])
+            watched.live.compare([{"policy": "probation", "cost_per_sample": regret, "regret": regret}])
             watched.answer(5)
             shows_samples(page, watched.device.status.samples)
             wait_until(page, partial(shows_regret, page, regret))

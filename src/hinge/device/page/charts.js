@@ -118,18 +118,18 @@ export function drawBins(place, legend, report) {
     const line = svg("line", { class: "even", x1: x(even), x2: x(even), y1: 0, y2: rows.length * ROW });
     chart.append(line, label(x(even), height - 6, `break-even ${percent(even)}`, anchor));
   }
-  place.replaceChildren(chart, ...reasons(bins.filter((bin) => bin.marked), decimalsOf(bins)));
+  place.replaceChildren(chart, ...reasons(bins.filter((bin) => bin.marked)));
 }
 
 /** Why the marked bins are licensed. */
-function reasons(marked, decimals) {
+function reasons(marked) {
   if (!marked.length) return [];
   const told = marked.filter((bin) => bin.reason).slice(-MAX_REASONS).reverse();
   const note = document.createElement("div");
   note.className = "beyond";
   const lines = [
     "* Licensed by more than its own agreement: bins may testify together.",
-    ...told.map((bin) => `${spanOf(bin, decimals)}: ${bin.reason}`),
+    ...told.map((bin) => bin.reason),
     told.length && told.length < marked.length ? "The others' reasons are in the table." : "",
   ];
   note.append(...lines.filter(Boolean).map((line) => {
@@ -228,7 +228,7 @@ export function swatch(order) {
 function drawLines(place, lines, format, what) {
   const all = lines.flatMap((line) => line.points);
   if (!all.length) {
-    place.textContent = what === "regret" ? "Not known: there are no true labels to compare with." : "Nothing yet.";
+    place.textContent = what === "regret" ? "Not known: no other policy decides on these samples." : "Nothing yet.";
     return;
   }
   const width = place.clientWidth, right = width - 8, base = HEIGHT - BOTTOM;

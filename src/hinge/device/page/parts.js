@@ -72,7 +72,8 @@ export function showTiles(place, report) {
     ["Breaker", "breaker_open", status.breaker === "closed" ? 0 : 1, () => status.breaker, ""],
   ];
   place.replaceChildren(...tiles.map(([name, metric, value, format, note]) => {
-    const figure = make("dd", orDash(value, format), make("small", value === null ? "no true labels" : note));
+    const unknown = metric === "regret" ? "nothing compared" : "no true labels";
+    const figure = make("dd", orDash(value, format), make("small", value === null ? unknown : note));
     if (value !== null) Object.assign(figure.dataset, { metric, value });
     return make("div", make("dt", name), figure);
   }));
