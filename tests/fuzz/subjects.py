@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from hinge import OnnxModel, OpenVINOModel
+from hinge import Gate, OnnxModel, OpenVINOModel
 from hinge.cli.app import run
 from hinge.device.store import parse
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace, RemoteFailed
@@ -132,28 +132,29 @@ def tensor_subject() -> Subject:
 # -- what a device keeps ----------------------------------------------------------------------------------------------
 
 
-def _states() -> list[bytes]:
-    states = []
-    for make in GATES.values():
-        gate = make()
-        list(play(gate, 60))
-        states.append(json.dumps(gate.state()).encode())
-    return states
+def _gates() -> list[Gate]:
+    """Gates that have learned, and whose bins have been formed anew if they fit themselves."""
+    gates = [make() for make in GATES.values()]
+    for gate in gates:
+        list(play(gate, 200))
+    return gates
 
 
 def row_subject() -> Subject:
-    """The row of a database whose CRC is right, whatever it holds."""
-    seeds = [b'{"local":null,"gate":' + state + b"}" for state in _states()]
-    return Subject(seeds, lambda data: parse(Path("folder"), data), (InvalidState,), 0.12)
+    """The row of a database whose CRC is right, whatever it holds, as a device goes on from it."""
+    seeds = [json.dumps({"local": None, "gate": gate.state()}).encode() for gate in _gates()]
+    return Subject(seeds, lambda data: Gate.restore(parse(Path("folder"), data).gate), (InvalidState,), 0.12)
 
 
 def state_subject() -> Subject:
-    """A policy's state, as it is merged or restored."""
+    """A state, as it is merged or restored: of a gate, or of a policy alone."""
+    gates = _gates()
+    seeds = [json.dumps(state).encode() for gate in gates for state in (gate.state(), gate.policy.state())]
 
     def feed(data: bytes) -> object:
         return restore(_json(data)).state()
 
-    return Subject(_states(), feed, (HingeError,), 0.14)
+    return Subject(seeds, feed, (HingeError,), 0.14)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
