@@ -10,7 +10,7 @@ PACKAGE = ROOT / "src" / "hinge"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 ACROSS = {"support", "faults", "fuzz", "interop", "browser", "docs"}  # folders that test many modules
 WHOLE = {"package", "layout", "examples"}  # files that test the whole
-NOUNS = {"testing", "pooling"}
+NOUNS = {"testing"}
 
 
 def mirrored(test: Path) -> bool:
