@@ -307,7 +307,7 @@ class Offloader:
     def _learn(self, decision: Decision, agreed: float | None, cost: float) -> None:
         try:
             self._store.learn(decision, agreed, cost)
-        except InvalidDecision:  # the policy dropped it since, or the state was rolled back
+        except InvalidDecision:  # the policy dropped it since: too many came after it
             pass
         except Exception as error:
             self._status.policy_failed("learn", error)

@@ -1,4 +1,4 @@
-"""The contract of every policy: a table, functions on it, and a thin shell that decides, learns, explains and saves.
+"""The contract of every policy: a table, functions on it, and an object around both that decides, learns and saves.
 
 A policy keeps what it knows in `table`, a named tuple of typed columns (`whole_column`, `real_column`) and numbers. Its
 `Functions` are plain functions on that table, in the subset of Python that numba compiles. The objects here call them
