@@ -6,8 +6,9 @@ has 0; a transcript with one wrong word in ten has 0.9.
 **Not an answer** is confidence 0: a detector that found nothing, words that are none of the options. Whatever is an
 answer has a confidence above 0. So it falls into the lowest bin, is decided and learned there, audited and limited by a
 budget as every other sample is, and travels through traces, simulations and tables as they are. That bin is all but its
-own: answers rarely have a confidence below 1/16, and bins that fit themselves have a cell for it. A rule beside the policy, such as "always offload", would be wrong half of the time: words that
-are no option never agree, but where a detector found nothing there mostly is nothing.
+own: answers rarely have a confidence below 1/16, and bins that fit themselves have a cell for it. A rule beside the
+policy, such as "always offload", would be wrong half of the time: words that are no option never agree, but where a
+detector found nothing there mostly is nothing.
 
 The plainest tasks are here, too: one of several classes, and a number.
 """
