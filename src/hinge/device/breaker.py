@@ -176,14 +176,14 @@ class Breaker:
                 (self._release if excused else self._fail)(attempt, now)
 
     def released(self, attempt: Attempt, now: float) -> None:
-        """Nothing is known of the remote, which was not asked after all; another sample may take the place."""
+        """Free the place of an attempt that tells nothing of the remote; another sample may take it."""
         with self._lock:
             if self._ends(attempt, now, "released"):
                 self._release(attempt, now)
 
     @property
     def state(self) -> Literal["closed", "open", "probing"]:
-        """As of the last attempt begun or reported."""
+        """Whether it is closed, open or probing, as of the last attempt begun or reported."""
         with self._lock:
             return self._state
 

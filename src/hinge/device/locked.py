@@ -106,7 +106,7 @@ class LockedGate:
             return self.policy.warning
 
     def learns_from(self, local: str | None) -> None:
-        """From now on another local model's answers are learned from, whose file has this digest; None: not known."""
+        """Name the local model that is learned from by now, by the digest of its file; None: not known."""
 
     def close(self) -> None:
         """Release what the store holds."""

@@ -139,7 +139,7 @@ class Offloader:
     async def ask_async(
         self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged], deadline: Deadline | None = None
     ) -> list[Answer]:
-        """The same in an event loop; by an earlier deadline, if one is given."""
+        """Ask the remote from an event loop, as `ask` does; by an earlier deadline, if one is given."""
         began = time.monotonic()
         latest = Deadline(began + self._deadline_s)
         deadline = latest if deadline is None else min(latest, deadline)
@@ -202,7 +202,7 @@ class Offloader:
         return deadline.end_s - now < self._deadline_s / 2
 
     def _may_retry(self, offload: Offload, now: float) -> bool:
-        """Only a connection that failed: what was late would be late again, and what was answered would be again."""
+        """Whether to try again: once, if a connection failed. What was late or answered would be so again."""
         unreachable = offload.may_retry and offload.attempts == 1 and isinstance(offload.failure, RemoteUnreachable)
         return unreachable and now < offload.deadline.end_s
 

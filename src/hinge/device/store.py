@@ -218,7 +218,7 @@ class Store(LockedGate):
         self.close()
 
     def learns_from(self, local: str | None) -> None:
-        """From now on the state names another local model."""
+        """Name another local model in the state from now on."""
         self._local = local or self._local
 
     def change(self, **settings: Any) -> None:

@@ -208,7 +208,7 @@ def offloads_hedge(table: ThresholdTable, bin: int, time: int) -> bool:
 
 
 def learn_hedge(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> int:
-    """Only slots whose coin came up may charge an error: the others saw it because some expert offloads."""
+    """Charge an error where the coin came up; other slots saw theirs because some expert offloads."""
     if math.isnan(table.offload_cost):
         charge_offloading(table, bin, cost)
     if explores(table, time):

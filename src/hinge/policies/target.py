@@ -126,7 +126,7 @@ def note_towards(table: TargetTable, bin: int, time: int) -> None:
 
 
 def accept_towards(table: TargetTable, bin: int, time: int) -> None:
-    """Only a sample that should have been offloaded, and that a budget made accepted, is charged."""
+    """Charge a sample that should have been offloaded, and that a budget made accepted."""
     p = chance(table, bin, time)
     plan(table, bin, time)
     if uniform(table.seed, time, 0) < p:

@@ -41,7 +41,7 @@ def wait(start: Start, deadline: Deadline) -> Any:
 
 
 async def wait_async(start: Start, deadline: Deadline) -> Any:
-    """The same, while the event loop goes on."""
+    """Return what the call returns, or raise its exception, while the event loop goes on."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
