@@ -10,6 +10,8 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
     MeasuredCost   a price list for the call, its time and its bytes
     ForecastCost   another price, forecast before the offload from recent latencies and the sample's bytes
 
+A gate without a told price learns it from these costs: `hinge.price`.
+
 `shifted_cost` is what an offload costs beside an agreement, where true labels show how often the remote is right.
 """
 

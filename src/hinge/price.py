@@ -1,4 +1,4 @@
-"""What an offload costs now, where that is measured.
+"""What an offload costs now, where that is measured: what a gate decides by. `hinge.costs` says what each one cost.
 
 The price is the mean of the costs of offloads, each in [0, 1], with half an offload of each kind added; it looks back
 MEMORY offloads at most. Two of Page's sums watch it (as in `hinge.policies.probation`): one for a price STEP times as

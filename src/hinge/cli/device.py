@@ -1,4 +1,4 @@
-"""The command `device`: a device run over samples, from the first answer to the summary."""
+"""The command `device`: its options (its models' are in `device_models`, shared ones in `options`), and its run."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""A gate behind a lock: what a device decides and learns by, from all its threads."""
+"""A gate behind a lock: what a device decides and learns by, from all its threads; `store` keeps one on disk."""
 
 from __future__ import annotations
 

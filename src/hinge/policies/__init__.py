@@ -1,4 +1,7 @@
-"""Policies: when to trust the local answer, learned from offloads."""
+"""Policies: when to trust the local answer, learned from offloads.
+
+`policy` has their contract, `probation` the default. A new one is a file here, and is imported below.
+"""
 
 from hinge._columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.baselines import HILF, HedgeHI, LyapunovEXP4

@@ -2,7 +2,8 @@
 
 `player` makes a loop around the functions of a policy and of what else its gate does. `loop` compiles it, or leaves it
 as Python. Both give the same bits: numba compiles the functions that the policy objects call, and may not
-reorder arithmetic. Compiled loops are cached on disk under a name that holds a digest of all the code they contain.
+reorder arithmetic. The loop takes the same steps as `Gate.decide` and `Gate.learn`: change them together. Compiled
+loops are cached on disk under a name that holds a digest of all the code they contain.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """A production log: the remote's answer is known where the sample was offloaded, and nowhere else.
 
 What was not asked is not made up. The offloaded samples are a `Trace` of their own, which is checked as any other; of
-the rest, confidence and, where it was recorded, the local answer are known.
+the rest, confidence and, where it was recorded, the local answer are known. `hinge.traces.files` reads logs.
 """
 
 from __future__ import annotations
