@@ -63,6 +63,7 @@ class Kept(RuleBasedStateMachine):
         with pytest.raises(InvalidDecision):
             self.store.learn(self.told[which % len(self.told)], True, 0.5)
 
+    @precondition(lambda self: "offloads" in self.store.policy.evidence)
     @rule(seed=st.integers(0, 3))
     def merge(self, seed: int) -> None:
         self.store.merge(peer(self.store.gate, seed))

@@ -131,7 +131,9 @@ class Log:
         """Return bins that fitted themselves, each as long as it was one; None if these are none."""
         forming = bins // FittedBins.bins
         order = np.argsort(forming, kind="stable")  # by confidence within each
-        if ((np.diff(bins[order]) < 0) & (np.diff(forming[order]) == 0)).any():
+        together, steps = np.diff(forming[order]) == 0, np.diff(bins[order])
+        alike = np.diff(confidence[order]) == 0
+        if forming.max() == 0 or (together & ((steps < 0) | (alike & (steps > 0)))).any():
             return None
         return DecidedBins(self.confidence, self.bin)
 
