@@ -11,12 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from hinge.policies.hedge import COMPLEXITIES, FITTED
-
 from hinge import HILCB, Policy, simulate
 from hinge.paper.claims import HEDGE, MONO
 from hinge.paper.figures import ALPHA, COST, PAPER_TABLES, PAPER_TRACES, Lab
 from hinge.policies import HedgeHI
+from hinge.policies.baselines import COMPLEXITIES, FITTED
 
 HORIZON, RUNS, SEED = 100_000, 20, 1
 GRID = (0.0025, 0.005, 0.01, 0.02, 0.04)
