@@ -1,6 +1,7 @@
 """What makes no sense is said within the first samples: labels that cannot agree, prices that charge nothing."""
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -338,7 +339,6 @@ def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
         assert list(device.status.alarm_times.values()) == [(began, began)]
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
 SIGNALLED = """
 import signal, time
 from hinge import Device, Gate
@@ -362,6 +362,7 @@ print(len(seen))
 """
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
 def test_a_signal_handler_may_read_the_status_and_infer() -> None:
     """Whatever the device was doing in this thread: a second take of its locks must not wait for the first."""
     done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=60, check=True)
