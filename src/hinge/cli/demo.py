@@ -61,7 +61,7 @@ _COLUMNS = {  # headings, and how to write the figure of that name
     "ms": ("latency_ms", "{:.3f}"),
 }
 _STYLE = """
-.policies { white-space: nowrap } .policies th { text-align: right } .live td { font-weight: 600 }
+.policies { white-space: nowrap } .policies th { text-align: right; white-space: normal } .live td { font-weight: 600 }
 .policies td:nth-child(n + 2) { text-align: right; font-variant-numeric: tabular-nums }
 @media (max-width: 30rem) { .policies { font-size: 0.75rem } .policies th, .policies td { padding: 0.3rem 0.25rem } }
 """
