@@ -66,7 +66,7 @@ def test_it_decides_as_the_description_says(stream: Stream, delay: int, seed: in
         for cell, counts in enumerate(zip(literal.samples, literal.offloads, literal.agreements, strict=True))
         if any(counts)
     ]
-    assert [gate.bins.cells.group[cell] for cell in range(CELLS)] == literal.group  # type: ignore[attr-defined]
+    assert [gate.bins.cells.group[cell] for cell in range(CELLS)] == literal.group  # type: ignore[attr-defined]  # these bins are fitted
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -82,7 +82,7 @@ def test_records_of_bins_are_the_sums_of_their_cells(name: str, stream: Stream) 
         sums: dict[int, list[float]] = {}
         used = gate.bins.state()["used"]
         for cell, _, offloads, agreements in used:
-            record = sums.setdefault(gate.bins.cells.group[cell], [0.0, 0.0])  # type: ignore[attr-defined]
+            record = sums.setdefault(gate.bins.cells.group[cell], [0.0, 0.0])  # type: ignore[attr-defined]  # these bins are fitted
             record[0] += offloads
             record[1] += agreements
         for bin in range(16):
@@ -114,7 +114,7 @@ def test_a_crowd_is_told_apart_and_a_single_value_is_one_bin() -> None:
             pass
     crowd = gates["crowded at 1"].bins
     assert crowd.bin(0.99) < crowd.bin(0.999) < crowd.bin(0.99999)
-    assert len(gates["one value"].bins.edges) <= 2  # type: ignore[attr-defined]
+    assert len(gates["one value"].bins.edges) <= 2  # type: ignore[attr-defined]  # these bins are fitted
     assert gates["exactly 1"].bins.bin(1.0) > gates["exactly 1"].bins.bin(0.999)
     few = gates["int8"].bins
     assert few.bin(128 / 256) < few.bin(230 / 256) < few.bin(250 / 256) < few.bin(256 / 256)
@@ -127,7 +127,7 @@ def test_the_finest_that_a_number_near_one_can_tell_are_cells_of_their_own() -> 
     assert bins.cell(1.0 - 2.0**-20) < bins.cell(1.0 - 2.0**-21) < bins.cell(1.0 - 2.0**-22)
     for wrong in (-0.1, 1.1, math.nan, "0.5", None):
         with pytest.raises((TypeError, ValueError), match="FittedBins: confidence must be"):
-            bins.cell(wrong)  # type: ignore[arg-type]
+            bins.cell(wrong)  # type: ignore[arg-type]  # what must be refused
 
 
 def test_a_state_names_only_cells_in_use_and_is_restored() -> None:

@@ -99,7 +99,7 @@ def test_what_is_refused_leaves_a_gate_as_it_was(gate: Gate) -> None:
     stranger = Gate(offload_cost=0.5).decide(confidence=0.5)
     for decision in (stranger, True, None, Decision(True, 1, 1, gate.policy.id)):
         with pytest.raises((TypeError, ValueError), match="decision must"):
-            gate.learn(decision, agreed=True)  # type: ignore[arg-type]
+            gate.learn(decision, agreed=True)  # type: ignore[arg-type]  # what must be refused
     assert gate.state() == before
 
 

@@ -109,7 +109,7 @@ class GatedApp(App):
 
     def told(self, failures: Mapping[Source, RemoteFailed]) -> str:
         """What went wrong with each model."""
-        raise NotImplementedError
+        raise NotImplementedError  # each protocol says it in its own form
 
     async def answer(
         self,

@@ -178,7 +178,7 @@ class Results(Mapping[str, Record]):
 
     def to_frame(self) -> Any:
         """Return the figures as a table of pyarrow, from which pandas and polars make frames of theirs."""
-        from pyarrow import Table  # type: ignore[import-untyped]
+        from pyarrow import Table  # type: ignore[import-untyped]  # it carries no types
 
         return Table.from_pylist(self.figures())
 
